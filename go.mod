@@ -1,0 +1,3 @@
+module github.com/rayslice/rayslice
+
+go 1.26
