@@ -1,0 +1,137 @@
+package rayslice
+
+import "time"
+
+// A Cluster is what Kubernetes reports about one request: the RayCluster, its pods and their slices.
+type Cluster struct {
+	RequestID  string    `json:"request_id"`
+	ObservedAt time.Time `json:"observed_at"` // when this was read from the caches
+
+	Exists     bool      `json:"exists"`      // an object with the request's name exists
+	Ours       bool      `json:"ours"`        // and it carries the request's label
+	UID        string    `json:"uid"`         // of the RayCluster
+	Deleting   bool      `json:"deleting"`    // deletion has begun
+	CreatedAt  time.Time `json:"created_at"`  // of the RayCluster
+	Confirmed  bool      `json:"-"`           // a live read, not only the cache, has just seen what Exists says
+	RayVersion string    `json:"ray_version"` // what the head's /api/version answered; "" = not answered yet
+
+	Head        *Worker  `json:"head"`         // nil = no head pod
+	Workers     []Worker `json:"workers"`      // worker pods, sorted by group and name
+	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
+	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
+
+	Problem Reason  `json:"problem"` // the most telling thing that is wrong; zero = nothing
+	Drift   []Drift `json:"drift"`   // where the object differs from what was approved
+	Events  []Event `json:"events"`  // latest first, at most 20
+}
+
+// A Worker is one pod of a cluster.
+type Worker struct {
+	Name       string      `json:"name"`
+	UID        string      `json:"uid"`
+	Group      string      `json:"group"`
+	Phase      PodPhase    `json:"phase"`
+	Ready      bool        `json:"ready"`
+	Deleting   bool        `json:"deleting"`
+	Node       string      `json:"node"`       // "" = not placed
+	IP         string      `json:"ip"`         // "" = none yet
+	Slice      Slice       `json:"slice"`      // what the running pod asks for, which may differ from what is approved
+	Placements []Placement `json:"placements"` // physical cards; empty = unknown
+	Problem    Reason      `json:"problem"`    // why it does not run; zero = nothing
+	Restarts   int         `json:"restarts"`
+	CreatedAt  time.Time   `json:"created_at"`
+}
+
+// A Placement is the part of a slice that lies on one card.
+type Placement struct {
+	Card int `json:"card"` // index of the card on its node
+	GiB  int `json:"gib"`  // GiB of the slice on that card
+}
+
+// PodPhase is Kubernetes' word for where a pod is in its life.
+type PodPhase string
+
+// The phases of a pod.
+const (
+	PodPending   PodPhase = "Pending"
+	PodRunning   PodPhase = "Running"
+	PodSucceeded PodPhase = "Succeeded"
+	PodFailed    PodPhase = "Failed"
+	PodUnknown   PodPhase = "Unknown"
+)
+
+// Drift is one difference between what was approved and what stands in Kubernetes.
+type Drift struct {
+	Field    string `json:"field"` // path in the RayCluster, e.g. "spec.workerGroupSpecs[0].maxReplicas"
+	Approved string `json:"approved"`
+	Observed string `json:"observed"`
+	Manager  string `json:"manager"` // field manager that wrote it; "" = unknown
+}
+
+// An Event is one Kubernetes event about the cluster or its pods. Message is untrusted text.
+type Event struct {
+	At      time.Time `json:"at"`
+	Warning bool      `json:"warning"`
+	Object  string    `json:"object"` // "Pod/rs-…-worker-x"
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Count   int       `json:"count"`
+}
+
+// ReadyWorkers counts worker pods that run and are ready and not on their way out.
+func (c Cluster) ReadyWorkers() int {
+	n := 0
+	for _, w := range c.Workers {
+		if w.Ready && !w.Deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// Pods returns how many pods are left, the head included, whatever their phase.
+func (c Cluster) Pods() int {
+	n := len(c.Workers)
+	if c.Head != nil {
+		n++
+	}
+	return n
+}
+
+// A Fleet is the cluster side's report about nodes and pools.
+type Fleet struct {
+	ObservedAt time.Time    `json:"observed_at"`
+	Nodes      []Node       `json:"nodes"`    // every node a pool's selector picks, and every node that offers a GPU
+	Pools      []PoolStatus `json:"pools"`    // one per configured pool, in the catalogue's order
+	Orphans    []Orphan     `json:"orphans"`  // objects with our label and no request; never deleted by themselves
+	Problems   []Reason     `json:"problems"` // of the cluster as a whole: operator or share scheduler missing, CRD version
+}
+
+// A Node is one machine with cards.
+type Node struct {
+	Name     string   `json:"name"`
+	Pool     string   `json:"pool"` // "" = no pool picks it
+	Mode     Mode     `json:"mode"` // from its label
+	Ready    bool     `json:"ready"`
+	Cards    int      `json:"cards"`
+	CardGiB  int      `json:"card_gib"` // GiB one card offers; 0 = offers nothing
+	Problems []Reason `json:"problems"`
+}
+
+// PoolStatus is what the nodes say about one pool.
+type PoolStatus struct {
+	Pool       string `json:"pool"`
+	Nodes      int    `json:"nodes"`       // nodes the selector picks
+	Looked     int    `json:"looked"`      // nodes that were looked at
+	Cards      int    `json:"cards"`       // cards on ready nodes
+	LargestGiB int    `json:"largest_gib"` // largest card offered, GiB; 0 = none seen
+	Blocked    Reason `json:"blocked"`     // why nobody may ask for it now, e.g. mixed units; zero = open
+}
+
+// An Orphan is a RayCluster with our label whose request is unknown.
+type Orphan struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	RequestID string    `json:"request_id"`
+	CreatedAt time.Time `json:"created_at"`
+}

@@ -1,0 +1,159 @@
+package rayslice
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// draftBody is the JSON form of a draft. Numbers are pointers, so that a field left out gets its default and a 0 that
+// was written is refused. A notebook with one worker group may write the group's fields at the top.
+type draftBody struct {
+	Team        string            `json:"team"`
+	Name        string            `json:"name"`
+	Purpose     string            `json:"purpose"`
+	Hours       *int              `json:"hours"`
+	Head        *headBody         `json:"head"`
+	Groups      []json.RawMessage `json:"groups"`
+	Image       string            `json:"image"`
+	RayVersion  string            `json:"ray_version"`
+	Env         map[string]string `json:"env"`
+	PullSecrets []string          `json:"pull_secrets"`
+
+	groupSize
+}
+
+type headBody struct {
+	CPU       *int `json:"cpu"`
+	MemoryGiB *int `json:"memory_gib"`
+}
+
+type groupBody struct {
+	Name string `json:"name"`
+	groupSize
+}
+
+type groupSize struct {
+	Pool        string `json:"pool"`
+	GiB         int    `json:"slice_gib"`
+	CorePercent *int   `json:"core_percent"`
+	Cards       *int   `json:"per_pod"`
+	Workers     int    `json:"workers"`
+	MinWorkers  *int   `json:"min_workers"`
+	MaxWorkers  *int   `json:"max_workers"`
+	CPU         *int   `json:"cpu"`
+	MemoryGiB   *int   `json:"memory_gib"`
+	Spread      bool   `json:"spread"`
+}
+
+// DecodeDraft reads one JSON object strictly: an unknown field, a wrong type, a number that is not whole, or anything
+// behind the object is an *Error of KindInvalid that names the field. Defaults are filled in; Normalize and Validate
+// are left to the caller. Errors of r are returned as they are.
+func DecodeDraft(r io.Reader) (RequestDraft, error) {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return RequestDraft{}, err
+	}
+	var body draftBody
+	if bad := decodeStrict(raw, "", &body); bad != nil {
+		return RequestDraft{}, Invalid(*bad)
+	}
+	draft := RequestDraft{
+		Team: body.Team, Name: body.Name, Purpose: body.Purpose, Image: body.Image, RayVersion: body.RayVersion,
+		Env: body.Env, PullSecrets: body.PullSecrets, Hours: valueOr(body.Hours, DefaultHours),
+		Head: Head{CPU: DefaultHeadCPU, MemoryGiB: DefaultHeadMemoryGiB},
+	}
+	if body.Head != nil {
+		draft.Head = Head{CPU: valueOr(body.Head.CPU, DefaultHeadCPU), MemoryGiB: valueOr(body.Head.MemoryGiB, DefaultHeadMemoryGiB)}
+	}
+	draft.Groups, err = decodeGroups(body)
+	return draft, err
+}
+
+// decodeGroups reads groups, or makes the one group whose fields stand at the top.
+func decodeGroups(body draftBody) ([]Group, error) {
+	if body.Groups == nil {
+		return []Group{body.group("")}, nil
+	}
+	if body.groupSize != (groupSize{}) {
+		return nil, Invalid(FieldError{Field: "groups", Code: CodeGroupsTwice})
+	}
+	groups := make([]Group, 0, len(body.Groups))
+	for i, raw := range body.Groups {
+		var g groupBody
+		if bad := decodeStrict(raw, fmt.Sprintf("groups[%d].", i), &g); bad != nil {
+			return nil, Invalid(*bad)
+		}
+		groups = append(groups, g.group(g.Name))
+	}
+	return groups, nil
+}
+
+func (s groupSize) group(name string) Group {
+	g := Group{
+		Name: name, Workers: s.Workers, Spread: s.Spread,
+		Slice: Slice{Pool: s.Pool, GiB: s.GiB, CorePercent: valueOr(s.CorePercent, 0)},
+		CPU:   valueOr(s.CPU, DefaultWorkerCPU), MemoryGiB: valueOr(s.MemoryGiB, DefaultWorkerMemoryGiB),
+		MinWorkers: valueOr(s.MinWorkers, s.Workers), MaxWorkers: valueOr(s.MaxWorkers, s.Workers),
+	}
+	if s.CorePercent != nil && *s.CorePercent == 0 {
+		g.CorePercent = -1 // a 0 that was written is refused, not taken for "left out"
+	}
+	if g.Pool != "" || s.Cards != nil {
+		g.Cards = valueOr(s.Cards, 1)
+	}
+	return g
+}
+
+func valueOr(p *int, otherwise int) int {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+// decodeStrict decodes one JSON value into dst and names the field that is wrong.
+func decodeStrict(raw []byte, prefix string, dst any) *FieldError {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	err := d.Decode(dst)
+	if err == nil && bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+		err = errors.New("null")
+	}
+	if err == nil {
+		if _, rest := d.Token(); rest != io.EOF {
+			err = errors.New("data behind the object")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	bad := fieldOf(err, prefix)
+	return &bad
+}
+
+// fieldOf turns an error of encoding/json into the field it is about.
+func fieldOf(err error, prefix string) FieldError {
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) {
+		field := prefix + strings.TrimPrefix(wrongType.Field, "groupSize.") // the embedded struct has no name in JSON
+		if wrongType.Field == "" {
+			field = strings.TrimSuffix(prefix, ".")
+		}
+		return FieldError{Field: orBody(field), Code: CodeType, Args: map[string]any{"want": wrongType.Type.Kind().String(), "got": wrongType.Value}}
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return FieldError{Field: prefix + strings.Trim(name, `"`), Code: CodeUnknownField}
+	}
+	return FieldError{Field: orBody(strings.TrimSuffix(prefix, ".")), Code: CodeNotJSON}
+}
+
+func orBody(field string) string {
+	if field == "" {
+		return "body"
+	}
+	return field
+}
