@@ -123,7 +123,11 @@ func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
 	if err != nil {
 		return draft, err
 	}
-	return draft, s.check(user(c), &draft)
+	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	if err != nil {
+		return draft, err
+	}
+	return draft, s.check(user(c), &draft, fleet)
 }
 
 // idempotencyKey returns the Idempotency-Key header: 1 to 255 visible ASCII characters, or "" when there is none.

@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -106,20 +107,42 @@ func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []raysl
 	return rows, nil
 }
 
-// newRequest shows the form. An address with a form's values shows it filled in.
+// newRequest shows the form.
 func (s *Server) newRequest(c echo.Context) error {
-	form := web.NewRequestForm(s.config.Catalogue, firstTeam(user(c)))
-	if len(c.QueryParams()) > 0 {
-		form = web.ParseRequestForm(c.QueryParams())
+	form, err := s.firstForm(c)
+	if err != nil {
+		return err
 	}
 	p, err := s.newRequestPage(c, form, rand.Text())
 	if err != nil {
 		return err
 	}
-	if draft, err := s.draftOf(user(c), form); err == nil {
+	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
 		p.Charge = draft.Charge()
 	}
 	return page(c, http.StatusOK, web.NewRequestView(p))
+}
+
+// firstForm returns the form as the address asks for it: like an earlier request, as it was when the session ended, or
+// as a newcomer finds it.
+func (s *Server) firstForm(c echo.Context) (web.RequestForm, error) {
+	query := c.QueryParams()
+	switch {
+	case query.Has("from"):
+		id := query.Get("from")
+		if !requestIDFormat.MatchString(id) {
+			return web.RequestForm{}, rayslice.NotFound("request")
+		}
+		earlier, err := s.config.Store.Request(c.Request().Context(), user(c), id)
+		return web.FormFromDraft(earlier.Draft, s.config.Catalogue), err
+	case query.Has("name"):
+		return web.ParseRequestForm(query), nil
+	}
+	team := query.Get("team")
+	if !user(c).CanAsk(team) {
+		team = firstTeam(user(c))
+	}
+	return web.NewRequestForm(s.config.Catalogue, team), nil
 }
 
 // previewRequest shows what the form would cost and apply, and writes nothing.
@@ -134,7 +157,7 @@ func (s *Server) previewRequest(c echo.Context) error {
 		return err
 	}
 	status := http.StatusOK
-	if draft, err := s.draftOf(user(c), form); err == nil {
+	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
 		p.Charge = draft.Charge()
 		p.YAML, err = s.preview(c.Request().Context(), user(c), draft)
 		if err != nil {
@@ -156,7 +179,11 @@ func (s *Server) createRequest(c echo.Context) error {
 		return err
 	}
 	form, key := web.ParseRequestForm(values), formKey(values)
-	draft, err := s.draftOf(user(c), form)
+	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	draft, err := s.draftOf(user(c), form, fleet)
 	if err != nil {
 		return s.refuseForm(c, form, key, err)
 	}
@@ -240,24 +267,38 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 }
 
 // draftOf turns a form into a draft that may be sent to the store.
-func (s *Server) draftOf(actor rayslice.User, form web.RequestForm) (rayslice.RequestDraft, error) {
+func (s *Server) draftOf(actor rayslice.User, form web.RequestForm, fleet rayslice.Fleet) (rayslice.RequestDraft, error) {
 	draft, err := form.Draft()
 	if err != nil {
 		return draft, err
 	}
-	return draft, s.check(actor, &draft)
+	return draft, s.check(actor, &draft, fleet)
 }
 
 // check completes a draft and names what is wrong with it. Another team is answered like one that does not exist.
-func (s *Server) check(actor rayslice.User, draft *rayslice.RequestDraft) error {
+func (s *Server) check(actor rayslice.User, draft *rayslice.RequestDraft, fleet rayslice.Fleet) error {
 	draft.Normalize(s.config.Catalogue)
 	if err := draft.Validate(s.config.Catalogue); err != nil {
 		return err
 	}
+	bad := closedPools(*draft, fleet)
 	if !actor.CanAsk(draft.Team) {
-		return rayslice.Invalid(rayslice.FieldError{Field: "team", Code: rayslice.CodeTeamUnknown})
+		bad = append(bad, rayslice.FieldError{Field: "team", Code: rayslice.CodeTeamUnknown})
 	}
-	return nil
+	return rayslice.Invalid(bad...)
+}
+
+// closedPools names the groups whose pool the nodes themselves have closed, e.g. because they count in different units.
+func closedPools(draft rayslice.RequestDraft, fleet rayslice.Fleet) []rayslice.FieldError {
+	var bad []rayslice.FieldError
+	for i, g := range draft.Groups {
+		for _, p := range fleet.Pools {
+			if p.Pool == g.Pool && !p.Blocked.IsZero() {
+				bad = append(bad, rayslice.FieldError{Field: fmt.Sprintf("groups[%d].pool", i), Code: rayslice.CodePoolClosed, Args: map[string]any{"pool": p.Pool}})
+			}
+		}
+	}
+	return bad
 }
 
 // preview renders what would be applied. Only the name is not the real one yet.
@@ -275,6 +316,9 @@ func (s *Server) preview(ctx context.Context, actor rayslice.User, draft rayslic
 func (s *Server) showRequest(c echo.Context) error {
 	p, err := s.requestPage(c)
 	if err != nil {
+		return err
+	}
+	if p.YAML, err = s.config.Render(p.Request); err != nil {
 		return err
 	}
 	return page(c, http.StatusOK, web.RequestView(p))
