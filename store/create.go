@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -25,8 +26,8 @@ func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft ra
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Request{}, errTeamUnknown
 	}
-	if utf8.RuneCountInString(idempotencyKey) > maxKeyLength {
-		return rayslice.Request{}, rayslice.Invalid(rayslice.FieldError{Field: "Idempotency-Key", Code: rayslice.CodeTooLong, Args: map[string]any{"max": maxKeyLength}})
+	if err := checkKey(idempotencyKey); err != nil {
+		return rayslice.Request{}, err
 	}
 	id := rayslice.NewRequestID() // one id for every try, so that a try sees what an earlier one has committed
 	var created rayslice.Request
@@ -45,6 +46,19 @@ func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft ra
 }
 
 var errTeamUnknown = rayslice.Invalid(rayslice.FieldError{Field: "team", Code: rayslice.CodeTeamUnknown})
+
+func checkKey(key string) error {
+	bad := rayslice.FieldError{Field: "Idempotency-Key"}
+	switch {
+	case utf8.RuneCountInString(key) > maxKeyLength:
+		bad.Code, bad.Args = rayslice.CodeTooLong, map[string]any{"max": maxKeyLength}
+	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+		bad.Code = rayslice.CodeCharacters
+	default:
+		return nil
+	}
+	return rayslice.Invalid(bad)
+}
 
 func overQuota(err error) *rayslice.Error {
 	var e *rayslice.Error

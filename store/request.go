@@ -189,6 +189,8 @@ type cursor struct {
 	id string
 }
 
+const maxCursor = 1e16 // µs, in the year 2286: a time that Postgres can hold
+
 func cursorOf(r rayslice.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", r.CreatedAt.UnixMicro(), r.ID))
 }
@@ -203,7 +205,7 @@ func parseCursor(text string) (cursor, error) {
 	if err == nil {
 		_, err = fmt.Sscanf(strings.Replace(string(raw), ".", " ", 1), "%d %s", &micro, &id)
 	}
-	if err != nil {
+	if err != nil || micro < 0 || micro > maxCursor {
 		return cursor{}, rayslice.Invalid(rayslice.FieldError{Field: "after", Code: rayslice.CodeCharacters})
 	}
 	at := time.UnixMicro(micro)

@@ -92,25 +92,32 @@ func seedUser(ctx context.Context, tx pgx.Tx, field string, u SeedUser) error {
 		return err
 	}
 	for _, team := range slices.Sorted(maps.Keys(u.Roles)) {
-		_, err := tx.Exec(ctx, `
-			INSERT INTO memberships (
-				user_id,
-				team,
-				role
-			)
-			SELECT
-				id,
-				$2,
-				$3
-			FROM users
-			WHERE iss IS NULL AND lower(email) = lower($1)
-			ON CONFLICT (user_id, team) DO NOTHING`, u.Email, team, u.Roles[team])
-		if sqlState(err) == codeForeignKey {
-			return rayslice.Invalid(rayslice.FieldError{Field: field + ".roles." + team, Code: rayslice.CodeTeamUnknown})
-		}
-		if err != nil {
+		if err := seedRole(ctx, tx, field+".roles."+team, u.Email, team, u.Roles[team]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func seedRole(ctx context.Context, tx pgx.Tx, field, email, team string, role rayslice.Role) error {
+	if role != rayslice.RoleMember && role != rayslice.RoleLead {
+		return rayslice.Invalid(rayslice.FieldError{Field: field, Code: rayslice.CodeType, Args: map[string]any{"want": "member, lead", "got": string(role)}})
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO memberships (
+			user_id,
+			team,
+			role
+		)
+		SELECT
+			id,
+			$2,
+			$3
+		FROM users
+		WHERE iss IS NULL AND lower(email) = lower($1)
+		ON CONFLICT (user_id, team) DO NOTHING`, email, team, role)
+	if sqlState(err) == codeForeignKey {
+		return rayslice.Invalid(rayslice.FieldError{Field: field, Code: rayslice.CodeTeamUnknown})
+	}
+	return err
 }

@@ -65,20 +65,29 @@ func Exec(t testing.TB, sql string, args ...any) {
 	exec(t, URL(t), sql, args...)
 }
 
-// Fill seeds the database with one team, "vision", of the given limits and returns its people: a member, another member,
-// a lead, somebody of another team, an admin.
-func Fill(t testing.TB, s *store.Store, limit rayslice.Charge) (ada, bob, lead, stranger, admin rayslice.User) {
+// People are the personas that Fill makes.
+type People struct {
+	Ada  rayslice.User // member of vision
+	Bob  rayslice.User // member of vision
+	Lea  rayslice.User // lead of vision
+	Sam  rayslice.User // member of speech
+	Root rayslice.User // admin, in no team
+}
+
+// Fill seeds the teams "vision" and "speech", each with the given limit, and their people.
+func Fill(t testing.TB, s *store.Store, limit rayslice.Charge) People {
 	t.Helper()
+	member, lead := rayslice.RoleMember, rayslice.RoleLead
 	err := s.Seed(t.Context(), store.Seed{
 		Teams: []store.SeedTeam{
 			{Name: "vision", Namespace: "team-vision", LimitGiB: limit.GiB, LimitCards: limit.Cards},
 			{Name: "speech", Namespace: "team-speech", LimitGiB: limit.GiB, LimitCards: limit.Cards},
 		},
 		Users: []store.SeedUser{
-			{Name: "Ada", Email: "ada@example.org", Roles: map[string]rayslice.Role{"vision": rayslice.RoleMember}},
-			{Name: "Bob", Email: "bob@example.org", Roles: map[string]rayslice.Role{"vision": rayslice.RoleMember}},
-			{Name: "Lea", Email: "lea@example.org", Roles: map[string]rayslice.Role{"vision": rayslice.RoleLead}},
-			{Name: "Sam", Email: "sam@example.org", Roles: map[string]rayslice.Role{"speech": rayslice.RoleMember}},
+			{Name: "Ada", Email: "ada@example.org", Roles: map[string]rayslice.Role{"vision": member}},
+			{Name: "Bob", Email: "bob@example.org", Roles: map[string]rayslice.Role{"vision": member}},
+			{Name: "Lea", Email: "lea@example.org", Roles: map[string]rayslice.Role{"vision": lead}},
+			{Name: "Sam", Email: "sam@example.org", Roles: map[string]rayslice.Role{"speech": member}},
 			{Name: "Root", Email: "root@example.org", Admin: true},
 		},
 	})
@@ -89,7 +98,7 @@ func Fill(t testing.TB, s *store.Store, limit rayslice.Charge) (ada, bob, lead, 
 	if err != nil || len(users) != 5 {
 		t.Fatalf("personas: %v, %v", users, err)
 	}
-	return users[0], users[1], users[2], users[3], users[4]
+	return People{Ada: users[0], Bob: users[1], Lea: users[2], Sam: users[3], Root: users[4]}
 }
 
 // Draft returns a draft of the team "vision" for workers of gib GiB on the pool a10, normalized.
