@@ -12,8 +12,9 @@ import (
 
 // TestAskingForACluster walks the main story in a browser without JavaScript.
 func TestAskingForACluster(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada := p.as(p.ada)
+	ada := p.as(p.Ada)
 
 	list := ada.get("/clusters").want(http.StatusOK).page()
 	if n := list.Find(".empty a[href='/clusters/new']").Length(); n != 1 {
@@ -61,7 +62,7 @@ func TestAskingForACluster(t *testing.T) {
 	if got := ada.post(target+"/stop", nil).want(http.StatusSeeOther).location(); got != target {
 		t.Errorf("stopping leads to %q", got)
 	}
-	request, err := p.store.Request(t.Context(), p.ada, strings.TrimPrefix(target, "/clusters/"))
+	request, err := p.store.Request(t.Context(), p.Ada, strings.TrimPrefix(target, "/clusters/"))
 	if err != nil || request.State != rayslice.StateStopping {
 		t.Errorf("state %s (%v), want stopping", request.State, err)
 	}
@@ -70,8 +71,9 @@ func TestAskingForACluster(t *testing.T) {
 // TestFormRefusals sends forms with one bad field each and expects the form back, with the field marked and nothing
 // written.
 func TestFormRefusals(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada := p.as(p.ada)
+	ada := p.as(p.Ada)
 	tests := map[string]struct {
 		field, value string
 		wantInvalid  string // name of the input that is marked; "" = the summary names the field
@@ -138,8 +140,9 @@ func TestFormRefusals(t *testing.T) {
 
 // TestNamesOfAnyScript is T26: what people call things is stored and shown as text, and the object's name is legal.
 func TestNamesOfAnyScript(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada := p.as(p.ada)
+	ada := p.as(p.Ada)
 	for _, name := range []string{strings.Repeat("a", 80), "7days", "UPPER", "a.b.c", "🚀 run", "-a", "\u202eשלום", "<script>alert(1)</script>", `"><img src=x>`} {
 		values := goodForm()
 		values.Set("name", name)
@@ -158,10 +161,11 @@ func TestNamesOfAnyScript(t *testing.T) {
 
 // TestFormOverQuota expects the form back with the numbers.
 func TestFormOverQuota(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	p.create(p.bob, storetest.Draft(2, 8))
+	p.create(p.Bob, storetest.Draft(2, 8))
 	values := goodForm()
-	page := p.as(p.ada).post("/clusters", values).want(http.StatusConflict).page()
+	page := p.as(p.Ada).post("/clusters", values).want(http.StatusConflict).page()
 	summary := page.Find("#problem").Text()
 	for _, number := range []string{"16", "24", "8"} {
 		if !strings.Contains(summary, number) {
@@ -178,8 +182,9 @@ func TestFormOverQuota(t *testing.T) {
 
 // TestDoubleClick is B106: the same form sent twice asks once, and both clicks end on the same page.
 func TestDoubleClick(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada := p.as(p.ada)
+	ada := p.as(p.Ada)
 	first := ada.post("/clusters", goodForm()).want(http.StatusSeeOther).location()
 	second := ada.post("/clusters", goodForm()).want(http.StatusSeeOther).location()
 	if first != second || p.countRequests() != 1 {
@@ -197,25 +202,27 @@ func TestDoubleClick(t *testing.T) {
 
 // TestHiddenFields is T31: what the form does not offer has no effect.
 func TestHiddenFields(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	values := goodForm()
 	for name, value := range map[string]string{"state": "ready", "status": "approved", "owner": "1", "team_id": "speech", "id": "aaaaaaaaaaaa", "charge": "0"} {
 		values.Set(name, value)
 	}
-	target := p.as(p.ada).post("/clusters", values).want(http.StatusSeeOther).location()
-	request, err := p.store.Request(t.Context(), p.ada, strings.TrimPrefix(target, "/clusters/"))
+	target := p.as(p.Ada).post("/clusters", values).want(http.StatusSeeOther).location()
+	request, err := p.store.Request(t.Context(), p.Ada, strings.TrimPrefix(target, "/clusters/"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if request.Owner.ID != p.ada.ID || request.Team != "vision" || request.Charge.GiB != 16 || request.State != rayslice.StateApproved || request.ID == "aaaaaaaaaaaa" {
+	if request.Owner.ID != p.Ada.ID || request.Team != "vision" || request.Charge.GiB != 16 || request.State != rayslice.StateApproved || request.ID == "aaaaaaaaaaaa" {
 		t.Errorf("got %+v", request)
 	}
 }
 
 // TestPreviewForScripts is htmx's side of the preview: a fragment, and one that names the fields when the form is wrong.
 func TestPreviewForScripts(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada := p.as(p.ada).with("HX-Request", "true")
+	ada := p.as(p.Ada).with("HX-Request", "true")
 	good := ada.post("/clusters/preview", goodForm()).want(http.StatusOK).page()
 	if good.Find("pre.yaml").Length() != 1 || good.Find("header").Length() != 0 {
 		t.Errorf("want the fragment with the YAML and no page around it")
@@ -232,9 +239,10 @@ func TestPreviewForScripts(t *testing.T) {
 
 // TestAskAgain fills the form from an earlier request, which another team's cannot do.
 func TestAskAgain(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	request := p.create(p.ada, storetest.Draft(2, 8))
-	page := p.as(p.bob).get("/clusters/new?from=" + request.ID).want(http.StatusOK).page()
+	request := p.create(p.Ada, storetest.Draft(2, 8))
+	page := p.as(p.Bob).get("/clusters/new?from=" + request.ID).want(http.StatusOK).page()
 	if got, _ := page.Find("input[name='groups[0].workers']").Attr("value"); got != "2" {
 		t.Errorf("workers %q, want 2", got)
 	}
@@ -242,18 +250,19 @@ func TestAskAgain(t *testing.T) {
 		t.Errorf("size %q, want a10:8", got)
 	}
 	for _, from := range []string{request.ID, "aaaaaaaaaaaa", "%00", ""} {
-		p.as(p.sam).get("/clusters/new?from=" + from).want(http.StatusNotFound)
+		p.as(p.Sam).get("/clusters/new?from=" + from).want(http.StatusNotFound)
 	}
 }
 
 // TestClosedPool is B020: a pool the nodes have closed is refused, whatever the form says.
 func TestClosedPool(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	err := p.store.SaveFleet(t.Context(), rayslice.Fleet{Pools: []rayslice.PoolStatus{{Pool: "a10", Blocked: rayslice.Reason{Code: "mixed_units"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := p.as(p.ada).post("/clusters", goodForm()).want(http.StatusUnprocessableEntity).page()
+	page := p.as(p.Ada).post("/clusters", goodForm()).want(http.StatusUnprocessableEntity).page()
 	if page.Find("#problem li").Length() != 1 {
 		t.Errorf("want one bad field, got %q", page.Find("#problem").Text())
 	}
@@ -265,16 +274,17 @@ func TestClosedPool(t *testing.T) {
 
 // TestListFilters narrows the list and names parameters that cannot be.
 func TestListFilters(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	ada, cpu := p.as(p.ada), storetest.Draft(1, 8)
+	ada, cpu := p.as(p.Ada), storetest.Draft(1, 8)
 	cpu.Groups[0].Slice = rayslice.Slice{}
 	for _, name := range []string{"alpha", "beta", "gamma"} {
 		cpu.Name = name
-		p.create(p.bob, cpu)
+		p.create(p.Bob, cpu)
 	}
 	cpu.Name = "delta"
-	stopped := p.create(p.ada, cpu)
-	if _, err := p.store.StopRequest(t.Context(), p.ada, stopped.ID); err != nil {
+	stopped := p.create(p.Ada, cpu)
+	if _, err := p.store.StopRequest(t.Context(), p.Ada, stopped.ID); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]int{

@@ -11,6 +11,7 @@ import (
 
 // TestWhoMayDoWhat is T29: every route, asked by everybody, against the written table. A new route without an entry fails.
 func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
 	type row struct{ anonymous, member, stranger, admin int }
 	const signIn = http.StatusSeeOther
 	everybody := func(status int) row { return row{status, status, status, status} }
@@ -42,7 +43,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200},
 	}
 	p := open(t)
-	request := p.create(p.ada, storetest.Draft(1, 8))
+	request := p.create(p.Ada, storetest.Draft(1, 8))
 	path := strings.NewReplacer(":id", request.ID, ":name", "vision", "static/*", "static/app.css")
 	var seen []string
 	for _, route := range p.server.echo.Routes() {
@@ -64,9 +65,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 			want    int
 		}{
 			"anonymous": {p.nobody(), want.anonymous},
-			"member":    {p.as(p.ada), want.member},
-			"stranger":  {p.as(p.sam), want.stranger},
-			"admin":     {p.as(p.root), want.admin},
+			"member":    {p.as(p.Ada), want.member},
+			"stranger":  {p.as(p.Sam), want.stranger},
+			"admin":     {p.as(p.Root), want.admin},
 		} {
 			send := tc.visitor.post
 			if method == http.MethodGet { // HEAD, so that event streams end at once
@@ -90,9 +91,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 // TestMethods expects 405 with Allow wherever a path is known and the method is not: nothing changes by GET.
 func TestMethods(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	request := p.create(p.ada, storetest.Draft(1, 8))
-	ada := p.as(p.ada)
+	request := p.create(p.Ada, storetest.Draft(1, 8))
+	ada := p.as(p.Ada)
 	for _, tc := range []struct{ method, path string }{
 		{http.MethodGet, "/clusters/" + request.ID + "/stop"}, {http.MethodGet, "/signout"}, {http.MethodGet, "/language"},
 		{http.MethodGet, "/api/v1/requests/" + request.ID + "/stop"}, {http.MethodHead, "/clusters/" + request.ID + "/stop"},
@@ -104,7 +106,7 @@ func TestMethods(t *testing.T) {
 			t.Errorf("%s %s: %d, Allow %q, want 405 with Allow", tc.method, tc.path, got.Code, got.Header().Get("Allow"))
 		}
 	}
-	now, err := p.store.Request(t.Context(), p.ada, request.ID)
+	now, err := p.store.Request(t.Context(), p.Ada, request.ID)
 	if err != nil || now.State != request.State {
 		t.Errorf("state %s (%v), want it unchanged", now.State, err)
 	}
@@ -112,9 +114,10 @@ func TestMethods(t *testing.T) {
 
 // TestAnotherTeamsObject is T30: an id of another team is answered word for word like one that does not exist.
 func TestAnotherTeamsObject(t *testing.T) {
+	t.Parallel()
 	p := open(t)
-	request := p.create(p.ada, storetest.Draft(1, 8))
-	sam, token := p.as(p.sam).with("X-Request-Id", "the-same-id"), p.token(samToken).with("X-Request-Id", "the-same-id")
+	request := p.create(p.Ada, storetest.Draft(1, 8))
+	sam, token := p.as(p.Sam).with("X-Request-Id", "the-same-id"), p.token(samToken).with("X-Request-Id", "the-same-id")
 	const unknown = "aaaaaaaaaaaa"
 	same := func(v visitor, method, path, theirs, nobodys string) {
 		t.Helper()

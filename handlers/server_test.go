@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // portal is a Server on a private database with its people.
 type portal struct {
-	t                        testing.TB
-	server                   *Server
-	store                    *store.Store
-	log                      *logBuffer
-	ada, bob, lea, sam, root rayslice.User // member, member, lead of vision; member of speech; admin without a team
+	storetest.People
+	t      testing.TB
+	server *Server
+	store  *store.Store
+	log    *logBuffer
 }
 
 const (
@@ -61,7 +61,7 @@ func renderName(r rayslice.Request) (string, error) {
 func open(t testing.TB, change ...func(*Config)) *portal {
 	t.Helper()
 	p := &portal{t: t, store: storetest.New(t), log: &logBuffer{}}
-	p.ada, p.bob, p.lea, p.sam, p.root = storetest.Fill(t, p.store, rayslice.Charge{GiB: 24, Cards: 2})
+	p.People = storetest.Fill(t, p.store, rayslice.Charge{GiB: 24, Cards: 2})
 	sessions, err := pgxpool.New(t.Context(), storetest.URL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	config := Config{
 		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Demo:   true, Tokens: map[string]int64{adaToken: p.ada.ID, samToken: p.sam.ID}, Version: "test", PublicURL: "http://portal.example",
+		Demo:   true, Tokens: map[string]int64{adaToken: p.Ada.ID, samToken: p.Sam.ID}, Version: "test", PublicURL: "http://portal.example",
 	}
 	for _, f := range change {
 		f(&config)
@@ -242,7 +242,7 @@ const goodBody = `{"team":"vision","name":"ablation-7","pool":"a10","slice_gib":
 // countRequests says how many requests were made in all.
 func (p *portal) countRequests() int {
 	p.t.Helper()
-	found, err := p.store.Requests(p.t.Context(), p.root, store.RequestFilter{})
+	found, err := p.store.Requests(p.t.Context(), p.Root, store.RequestFilter{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
