@@ -114,16 +114,23 @@ func (n rayNode) raylet() object {
 		"nodeTypeName":               "",
 	}
 	if !n.alive {
+		reason, message := n.death()
 		maps.Copy(raylet, object{
 			"nodeManagerAddress": "", "nodeManagerHostname": "", "nodeName": "",
 			"resourcesTotal": object{}, "labels": object{}, "startTimeMs": "0",
-			"deathInfo": object{"reason": "EXPECTED_TERMINATION", "reasonMessage": terminated},
+			"deathInfo": object{"reason": strings.ToUpper(strings.ReplaceAll(reason, " ", "_")), "reasonMessage": message},
 		})
 	}
 	return raylet
 }
 
-const terminated = "received SIGTERM"
+// death says how Ray came to know that a node is gone.
+func (n rayNode) death() (reason, message string) {
+	if n.lost {
+		return "Unexpected termination", "health check failed due to missing too many heartbeats"
+	}
+	return "Expected termination", "received SIGTERM"
+}
 
 func (n rayNode) state() string {
 	if n.alive {
@@ -136,7 +143,8 @@ func (n rayNode) stateMessage() any {
 	if n.alive {
 		return nil
 	}
-	return "Expected termination: " + terminated
+	reason, message := n.death()
+	return reason + ": " + message
 }
 
 // camelKeys spells keys as the dashboard does, which does not spare the names of resources: slice_gib becomes sliceGib.

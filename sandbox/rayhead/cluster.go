@@ -31,6 +31,7 @@ type rayNode struct {
 	id        string // Ray's 56 hexadecimal digits
 	head      bool
 	alive     bool
+	lost      bool               // with its machine, without a word
 	resources map[string]float64 // what the raylet was started with
 	gpus      []gpu              // nil when lost
 	busy      bool               // an actor runs here
@@ -89,11 +90,12 @@ func (c cluster) total() (total, used map[string]float64) {
 
 func rayNodeOf(pod *corev1.Pod, node *corev1.Node, now time.Time) rayNode {
 	n := rayNode{
-		pod:   pod,
-		id:    digest(string(pod.UID))[:56],
-		head:  pod.Labels[nodeTypeLabel] == "head",
-		alive: pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil,
+		pod:  pod,
+		id:   digest(string(pod.UID))[:56],
+		head: pod.Labels[nodeTypeLabel] == "head",
+		lost: isDown(node),
 	}
+	n.alive = pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !n.lost
 	faults := faultsOf(node)
 	load := loadOf(string(pod.UID), startOf(pod), now)
 	if faults[Idle] {
@@ -123,7 +125,23 @@ func faultsOf(node *corev1.Node) map[string]bool {
 			faults[strings.TrimSpace(fault)] = true
 		}
 	}
+	if isDown(node) {
+		faults[DeadDashboard] = true
+	}
 	return faults
+}
+
+// isDown reports whether a machine is known not to work; a node that is gone is.
+func isDown(node *corev1.Node) bool {
+	if node == nil {
+		return true
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status != corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 func startOf(pod *corev1.Pod) time.Time {

@@ -143,7 +143,7 @@ func cmpOr(a, b string) string {
 func TestShapesEqualARealHeads(t *testing.T) {
 	// What the stand-in leaves out: figures about Ray's own processes, sockets and ports, which a simulated pod has not.
 	leftOut := []string{".agent", ".gcs", "SocketName", "Port", "stateSnapshot", "storeStats", "coreWorkersStats[]", "numWorkers"}
-	look := lookAt(later, []*corev1.Node{a10(nil)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`))
+	look := lookAt(later, []*corev1.Node{cpu(), a10(nil)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`))
 	for file, path := range map[string]string{
 		"version":              "/api/version",
 		"nodes":                "/nodes?view=summary",
@@ -205,7 +205,7 @@ func firstGPU(t *testing.T, entry map[string]any) map[string]any {
 }
 
 func TestSlices(t *testing.T) {
-	nodes := []*corev1.Node{a10(nil)}
+	nodes := []*corev1.Node{cpu(), a10(nil)}
 	look := lookAt(later, nodes, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`), sliceWorker("w-22", `{"0":{"1":8}}`), sliceWorker("w-333", `{"0":{"0":8}}`))
 	found := summaries(t, look)
 	if got := found["train-head"]["gpus"]; len(got.([]any)) != 0 {
@@ -236,7 +236,7 @@ func TestSlices(t *testing.T) {
 
 func TestWholeCards(t *testing.T) {
 	worker := rayPod("w-1", "worker", "a10-1", "ray start  --num-gpus=2 ", corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}, nil)
-	gpus := summaries(t, lookAt(later, []*corev1.Node{a10(nil)}, headPod(), worker))["w-1"]["gpus"].([]any)
+	gpus := summaries(t, lookAt(later, []*corev1.Node{cpu(), a10(nil)}, headPod(), worker))["w-1"]["gpus"].([]any)
 	if len(gpus) != 2 {
 		t.Fatalf("gpus = %v, want 2", gpus)
 	}
@@ -266,7 +266,7 @@ func TestWorkerFaults(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			worker := summaries(t, lookAt(later, []*corev1.Node{a10(test.labels, test.faults...)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`)))["w-1"]
+			worker := summaries(t, lookAt(later, []*corev1.Node{cpu(), a10(test.labels, test.faults...)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`)))["w-1"]
 			if _, has := worker["gpus"]; has == test.wantNoGPUs {
 				t.Fatalf("gpus present = %t, want %t", has, !test.wantNoGPUs)
 			}
@@ -296,7 +296,7 @@ func TestIdleClusterHasNoDriver(t *testing.T) {
 		"idle": {node: a10(nil, Idle), want: "INACTIVE"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			look := lookAt(later, []*corev1.Node{test.node}, headPod(), sliceWorker("w-1", `{"0":{"0":8}}`))
+			look := lookAt(later, []*corev1.Node{cpu(), test.node}, headPod(), sliceWorker("w-1", `{"0":{"0":8}}`))
 			if got := get(t, look, "/api/component_activities")["driver"].(map[string]any)["is_active"]; got != test.want {
 				t.Errorf("driver = %v, want %s", got, test.want)
 			}
@@ -311,7 +311,7 @@ func TestIdleClusterHasNoDriver(t *testing.T) {
 func TestLogicalResources(t *testing.T) {
 	leaving := sliceWorker("w-22", `{"0":{"1":8}}`)
 	leaving.DeletionTimestamp = &metav1.Time{Time: later}
-	look := lookAt(start.Add(time.Second), []*corev1.Node{a10(nil)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`), leaving)
+	look := lookAt(start.Add(time.Second), []*corev1.Node{cpu(), a10(nil)}, headPod(), sliceWorker("w-1", `{"0":{"1":8}}`), leaving)
 	logical := get(t, look, "/nodes?view=summary")["data"].(map[string]any)["nodeLogicalResources"].(map[string]any)
 	want := map[string]any{
 		nodeID("train-head"): "0B/4.00GiB memory\n0B/1.20GiB object_store_memory",
@@ -325,10 +325,34 @@ func TestLogicalResources(t *testing.T) {
 	if !strings.Contains(text, "\n 0.0/1.0 GPU\n") || strings.Contains(text, nodeID("w-22")) {
 		t.Errorf("ray status counts the node that leaves:\n%s", text)
 	}
-	raylet := summaries(t, look)["w-22"]["raylet"].(map[string]any)
-	if raylet["state"] != "DEAD" || raylet["stateMessage"] == nil {
-		t.Errorf("the node that leaves is %v: %v", raylet["state"], raylet["stateMessage"])
+}
+
+func TestNodesThatAreGone(t *testing.T) {
+	leaving := sliceWorker("w-1", `{"0":{"1":8}}`)
+	leaving.DeletionTimestamp = &metav1.Time{Time: later}
+	silent := a10(nil)
+	silent.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	tests := map[string]struct {
+		node   *corev1.Node
+		worker *corev1.Pod
+		want   any
+	}{
+		"told to stop":    {node: a10(nil), worker: leaving, want: "Expected termination: received SIGTERM"},
+		"machine is dead": {node: silent, worker: sliceWorker("w-1", `{"0":{"1":8}}`), want: "Unexpected termination: health check failed due to missing too many heartbeats"},
 	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			raylet := summaries(t, lookAt(later, []*corev1.Node{cpu(), test.node}, headPod(), test.worker))["w-1"]["raylet"].(map[string]any)
+			if raylet["state"] != "DEAD" || raylet["stateMessage"] != test.want || len(raylet["resourcesTotal"].(map[string]any)) != 0 {
+				t.Errorf("raylet = %v, want it dead: %s", raylet, test.want)
+			}
+		})
+	}
+}
+
+// cpu is the node of the head.
+func cpu(faults ...string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-1", Annotations: map[string]string{FaultsAnnotation: strings.Join(faults, ",")}}}
 }
 
 func nodeID(pod string) string { return digest("uid-of-" + pod)[:56] }
@@ -347,8 +371,7 @@ func TestResourcesOfUntoldRay(t *testing.T) {
 
 func TestHeadFaults(t *testing.T) {
 	serve := func(t *testing.T, fault string) *httptest.Server {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-1", Annotations: map[string]string{FaultsAnnotation: fault}}}
-		server := httptest.NewServer(handler(lookAt(later, []*corev1.Node{node}, headPod())))
+		server := httptest.NewServer(handler(lookAt(later, []*corev1.Node{cpu(fault)}, headPod())))
 		t.Cleanup(server.Close)
 		return server
 	}
@@ -398,7 +421,7 @@ func TestHeadFaults(t *testing.T) {
 }
 
 func TestUnknownPaths(t *testing.T) {
-	server := httptest.NewServer(handler(lookAt(later, nil, headPod())))
+	server := httptest.NewServer(handler(lookAt(later, []*corev1.Node{cpu()}, headPod())))
 	defer server.Close()
 	for path, want := range map[string]struct {
 		status int
