@@ -107,7 +107,7 @@ func (c *controlPlane) etcd() supervisor.Component {
 		"--peer-cert-file=" + c.identity.file("server.crt"),
 		"--peer-key-file=" + c.identity.file("server.key"),
 		"--quota-backend-bytes=" + strconv.Itoa(4<<30),
-		"--log-level=warn",
+		"--log-level=error", // it warns of every connection that the API server gives up,
 	}
 	if !c.fsync {
 		arguments = append(arguments, "--unsafe-no-fsync")
@@ -213,13 +213,16 @@ func (c *controlPlane) kwok() supervisor.Component {
 
 func (c *controlPlane) kwokConfig() string { return filepath.Join(c.dir, "kwok.yaml") }
 
-// kwokConfiguration lets KWOK play many pods at once; its own default is 4. Naming a file also keeps a person's own
-// configuration in their home out of the sandbox.
+// kwokConfiguration lets KWOK play many pods at once; its own default is 4. It names every option that must not be zero,
+// as KWOK gives a file no defaults. Naming a file also keeps a person's own configuration in their home out of here.
 const kwokConfiguration = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
   podPlayStageParallelism: 32
   nodePlayStageParallelism: 8
+  nodeLeaseParallelism: 8
+  podsOnNodeSyncParallelism: 8
+  enablePodsOnNodeSyncListPager: true
 `
 
 // writeConfigs writes the configuration files of the programs that take one.

@@ -20,7 +20,9 @@ import (
 //go:embed fleet.yaml
 var defaultFleet []byte
 
-//go:embed scheduler.yaml
+// schedulerConfiguration is the plugin's own, as a file: its package would bring all of the scheduler into this program.
+//
+//go:embed gpushare/config.yaml
 var schedulerConfiguration string
 
 // leastFree is the disk space below which etcd and PostgreSQL would soon stop.
@@ -35,6 +37,7 @@ type sandbox struct {
 	server  *postgres
 	fleet   fleet.Fleet
 	keeper  *supervisor.Supervisor
+	heads   *simulator
 	began   time.Time
 }
 
@@ -69,6 +72,11 @@ func run(ctx context.Context, options upOptions, say func(string), announce func
 		return err
 	}
 	defer s.stop()
+	log, err := s.logToFile()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	if err := s.start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop before it was ready
@@ -219,6 +227,7 @@ func (s *sandbox) startKubernetes(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	s.heads = simulate(cluster.config, s.say)
 	s.progress("controllers, scheduler, KubeRay, KWOK")
 	if err := cluster.awaitUsable(ctx); err != nil {
 		return err
@@ -254,6 +263,7 @@ func (s *sandbox) recordProcesses() {
 
 func (s *sandbox) stop() {
 	s.say("stopping")
+	s.heads.stop()
 	s.keeper.Stop()
 	err := s.state.update(func(state *State) { state.Phase, state.PID, state.Processes = stopped, 0, nil })
 	if err != nil {

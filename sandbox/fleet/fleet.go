@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rayslice/rayslice/sandbox/rayhead"
 )
 
 // Fleet is the content of a fleet file.
@@ -62,8 +64,11 @@ const (
 var (
 	modes      = []Mode{CGPU, CoreMem, Share, Whole, None}
 	placements = []string{"", "binpack", "spread"}
-	faults     = []string{"isolation-off", "dead-dashboard", "wrong-numbers"}
-	model      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	faults     = []string{
+		rayhead.IsolationOff, rayhead.WrongNumbers, rayhead.GPULost, rayhead.Idle,
+		rayhead.DeadDashboard, rayhead.HTMLDashboard, rayhead.RedirectDashboard, rayhead.HugeDashboard,
+	}
+	model = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
 const (

@@ -8,14 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/rayslice/rayslice/sandbox/rayhead"
 )
 
 // Names of ours on the simulated nodes.
 const (
-	GroupLabel       = "sandbox.rayslice.io/group"  // which group of the fleet file the node is of
-	FaultsAnnotation = "sandbox.rayslice.io/faults" // comma list: how the machine misbehaves
-	ManagedLabel     = "type"                       // KWOK plays the kubelet of nodes where this is ManagedValue
-	ManagedValue     = "kwok"
+	GroupLabel   = "sandbox.rayslice.io/group" // which group of the fleet file the node is of
+	ManagedLabel = "type"                      // KWOK plays the kubelet of nodes where this is ManagedValue
+	ManagedValue = "kwok"
 )
 
 // Nodes are the fleet's machines, whose kubelet listens on the port.
@@ -41,7 +42,7 @@ func (g Group) node(name string, kubeletPort int32) *applycorev1.NodeApplyConfig
 			WithDaemonEndpoints(applycorev1.NodeDaemonEndpoints().
 				WithKubeletEndpoint(applycorev1.DaemonEndpoint().WithPort(kubeletPort))))
 	if len(g.Faults) > 0 {
-		node.WithAnnotations(map[string]string{FaultsAnnotation: strings.Join(g.Faults, ",")})
+		node.WithAnnotations(map[string]string{rayhead.FaultsAnnotation: strings.Join(g.Faults, ",")})
 	}
 	return node
 }
