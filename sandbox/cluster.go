@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -265,7 +266,7 @@ func (c *cluster) usable(ctx context.Context) error {
 		return err
 	}
 	for i := range nodes.Items {
-		if !isReady(&nodes.Items[i]) {
+		if !isSettled(&nodes.Items[i]) {
 			return fmt.Errorf("node %s is not ready", nodes.Items[i].Name)
 		}
 	}
@@ -279,4 +280,11 @@ func isReady(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// isSettled reports whether the node is ready and the node controller has taken note of it.
+func isSettled(node *corev1.Node) bool {
+	return isReady(node) && !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/rayslice/rayslice/sandbox/fleet"
 )
@@ -21,7 +23,7 @@ import (
 // drain keeps new pods off a node and evicts those on it, waiting until they are gone or the time is over. Pod disruption
 // budgets are respected.
 func (c *cluster) drain(ctx context.Context, name string, patience time.Duration) error {
-	if err := c.patchNode(ctx, name, map[string]any{"spec": map[string]any{"unschedulable": true}}); err != nil {
+	if err := c.changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = true }); err != nil {
 		return err
 	}
 	last := ""
@@ -79,57 +81,62 @@ func (c *cluster) podsOn(ctx context.Context, node string) ([]corev1.Pod, error)
 // kill makes a machine die: its kubelet is silent, and the taint by which an operator or a cloud tells Kubernetes that a
 // machine is out of service has the real controllers fail and remove its pods, within about 20 s.
 func (c *cluster) kill(ctx context.Context, name string) error {
-	err := c.patchNode(ctx, name, map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{fleet.ManagedLabel: nil}},
-		"spec": map[string]any{"taints": []map[string]any{
-			{"key": corev1.TaintNodeOutOfService, "value": "nodeshutdown", "effect": corev1.TaintEffectNoExecute},
-		}},
+	err := c.changeNode(ctx, name, func(node *corev1.Node) {
+		delete(node.Labels, fleet.ManagedLabel)
+		if !isDead(node) {
+			node.Spec.Taints = append(node.Spec.Taints, outOfService)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	// What the node controller would find out by itself after 50 s of silence.
-	return c.patchNode(ctx, name, map[string]any{"status": map[string]any{"conditions": []map[string]any{{
-		"type": corev1.NodeReady, "status": corev1.ConditionUnknown, "lastTransitionTime": metav1.Now(),
-		"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.",
-	}}}}, "status")
+	silent, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now(),
+		Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+	}}}})
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	_, err = c.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, silent, options, "status")
+	return err
 }
 
-// revive undoes kill and drain, and returns when the node is ready again.
+// revive undoes kill and drain, and returns when the node takes pods again.
 func (c *cluster) revive(ctx context.Context, name string) error {
-	err := c.patchNode(ctx, name, map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{fleet.ManagedLabel: fleet.ManagedValue}},
-		"spec": map[string]any{
-			"unschedulable": nil,
-			"taints":        []map[string]any{{"key": corev1.TaintNodeOutOfService, "$patch": "delete"}},
-		},
+	err := c.changeNode(ctx, name, func(node *corev1.Node) {
+		node.Labels[fleet.ManagedLabel] = fleet.ManagedValue
+		node.Spec.Unschedulable = false
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == outOfService.Key })
 	})
 	if err != nil {
 		return err
 	}
 	return wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, func(ctx context.Context) (bool, error) {
 		node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && isReady(node), err
+		return err == nil && isSettled(node), err
 	})
 }
 
+var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+
 func isDead(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeOutOfService {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == outOfService.Key })
 }
 
-// patchNode merges the change into one of the fleet's nodes. For a name that is none, the error lists those there are.
-func (c *cluster) patchNode(ctx context.Context, name string, change map[string]any, subresource ...string) error {
-	patch, err := json.Marshal(change)
-	if err != nil {
-		return err
-	}
+// changeNode changes one of the fleet's nodes. For a name that is none, the error lists those there are.
+func (c *cluster) changeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
 	nodes := c.client.CoreV1().Nodes()
-	_, err = nodes.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, subresource...)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(node)
+		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err
+	})
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
