@@ -29,7 +29,7 @@ func testCatalogue() rayslice.Catalogue {
 			{Name: "a10-multi", Model: "NVIDIA A10", Mode: rayslice.ModeCGPU, CardGiB: 22, Sizes: []int{8}, MaxCards: 4, NodeSelector: a10},
 			{Name: "a10-core", Model: "NVIDIA A10", Mode: rayslice.ModeCoreMem, CardGiB: 22, Sizes: []int{4, 8, 16}, MaxCards: 1, NodeSelector: a10},
 			{Name: "a10-share", Model: "NVIDIA A10", Mode: rayslice.ModeShare, CardGiB: 22, Sizes: []int{8}, MaxCards: 1, NodeSelector: a10, AllowUnisolated: true},
-			{Name: "a100", Model: "NVIDIA A100", Mode: rayslice.ModeWhole, CardGiB: 80, MaxCards: 8, NodeSelector: map[string]string{"aliyun.accelerator/nvidia_name": "NVIDIA-A100"}},
+			{Name: "a100", Model: "NVIDIA A100", Mode: rayslice.ModeWhole, CardGiB: 80, MaxCards: 8, NodeSelector: map[string]string{"aliyun.accelerator/nvidia_name": "NVIDIA-A100-SXM4-80GB"}},
 		},
 		Images: []rayslice.Image{{Name: "ray 2.52", Ref: "rayproject/ray:2.52.0-py311", RayVersion: "2.52.0", Python: "3.11"}},
 		Limits: rayslice.DefaultLimits(),
