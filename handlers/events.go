@@ -88,13 +88,14 @@ func (s *Server) stream(c echo.Context, v view) error {
 	if c.Request().Method == http.MethodHead {
 		return nil
 	}
-	if err := w.begin(first); err == nil {
+	err = w.begin(first)
+	if err == nil {
 		err = s.follow(c, sub, w, v)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.metrics.dropped.Inc()
-		}
 	}
-	return nil
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.metrics.dropped.Inc()
+	}
+	return nil // whatever happened, the answer has been given
 }
 
 // follow is the stream's loop. It returns nil when the stream ends in order, else the error of writing.
