@@ -2,7 +2,9 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,9 @@ const MaxFormGroups = 3
 // SizeCPU is the size of a worker without a GPU.
 const SizeCPU = "cpu"
 
+// ImageCustom is the Image of a form that names an image of its own.
+const ImageCustom = "custom"
+
 // RequestForm is the form of NewRequestPage as it was typed. The names of its inputs are the paths of
 // rayslice.FieldError, e.g. "groups[0].workers", so an error finds its input.
 type RequestForm struct {
@@ -22,8 +27,8 @@ type RequestForm struct {
 	Name          string
 	Purpose       string
 	Hours         string
-	Image         string // reference of a catalogue image; "" = CustomImage
-	CustomImage   string
+	Image         string // reference of a catalogue image, or ImageCustom
+	CustomImage   string // counts when Image is ImageCustom
 	RayVersion    string
 	HeadCPU       string
 	HeadMemoryGiB string
@@ -75,25 +80,96 @@ func sizeValue(p rayslice.Pool, gib int) string {
 	return fmt.Sprintf("%s:%d", p.Name, gib)
 }
 
-// ParseRequestForm reads a posted form. Groups whose size was not chosen are left out, the first one excepted.
+// ParseRequestForm reads a posted form, or an address that has some of its values: what is not there gets its default.
+// Groups whose size was not chosen are left out, the first one excepted.
 func ParseRequestForm(v url.Values) RequestForm {
-	get := func(name string) string { return strings.TrimSpace(v.Get(name)) }
+	get := func(name, otherwise string) string {
+		if !v.Has(name) {
+			return otherwise
+		}
+		return strings.TrimSpace(v.Get(name))
+	}
 	f := RequestForm{
-		Team: get("team"), Name: get("name"), Purpose: get("purpose"), Hours: get("hours"),
-		Image: get("image"), CustomImage: get("custom_image"), RayVersion: get("ray_version"),
-		HeadCPU: get("head.cpu"), HeadMemoryGiB: get("head.memory_gib"),
-		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets"),
+		Team: get("team", ""), Name: get("name", ""), Purpose: get("purpose", ""), Hours: get("hours", strconv.Itoa(rayslice.DefaultHours)),
+		Image: get("image", ""), CustomImage: get("custom_image", ""), RayVersion: get("ray_version", ""),
+		HeadCPU: get("head.cpu", strconv.Itoa(rayslice.DefaultHeadCPU)), HeadMemoryGiB: get("head.memory_gib", strconv.Itoa(rayslice.DefaultHeadMemoryGiB)),
+		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets", ""),
 	}
 	for i := range MaxFormGroups {
-		at := func(name string) string { return get(fmt.Sprintf("groups[%d].%s", i, name)) }
+		usual := newGroupForm()
+		at := func(name, otherwise string) string { return get(path(i, name), otherwise) }
 		g := GroupForm{
-			Size: at("size"), CorePercent: at("core_percent"), Cards: at("per_pod"), Workers: at("workers"),
-			MinWorkers: at("min_workers"), MaxWorkers: at("max_workers"), CPU: at("cpu"), MemoryGiB: at("memory_gib"),
-			Spread: at("spread") != "",
+			Size: at("size", ""), CorePercent: at("core_percent", ""), Cards: at("per_pod", ""), Workers: at("workers", usual.Workers),
+			MinWorkers: at("min_workers", ""), MaxWorkers: at("max_workers", ""), CPU: at("cpu", usual.CPU), MemoryGiB: at("memory_gib", usual.MemoryGiB),
+			Spread: at("spread", "") != "",
 		}
 		if i == 0 || g.Size != "" {
 			f.Groups = append(f.Groups, g)
 		}
+	}
+	return f
+}
+
+// Values returns the form as ParseRequestForm reads it.
+func (f RequestForm) Values() url.Values {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, value := range map[string]string{
+		"team": f.Team, "name": f.Name, "purpose": f.Purpose, "hours": f.Hours, "image": f.Image, "custom_image": f.CustomImage,
+		"ray_version": f.RayVersion, "head.cpu": f.HeadCPU, "head.memory_gib": f.HeadMemoryGiB, "env": f.Env, "pull_secrets": f.PullSecrets,
+	} {
+		set(name, value)
+	}
+	for i, g := range f.Groups {
+		for name, value := range map[string]string{
+			"size": g.Size, "core_percent": g.CorePercent, "per_pod": g.Cards, "workers": g.Workers,
+			"min_workers": g.MinWorkers, "max_workers": g.MaxWorkers, "cpu": g.CPU, "memory_gib": g.MemoryGiB,
+		} {
+			set(path(i, name), value)
+		}
+		if g.Spread {
+			v.Set(path(i, "spread"), "1")
+		}
+	}
+	return v
+}
+
+// FormFromDraft returns the form that asks for the same again.
+func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) RequestForm {
+	f := NewRequestForm(catalogue, d.Team)
+	f.Name, f.Purpose, f.Hours = d.Name, d.Purpose, strconv.Itoa(d.Hours)
+	f.HeadCPU, f.HeadMemoryGiB = strconv.Itoa(d.Head.CPU), strconv.Itoa(d.Head.MemoryGiB)
+	f.Image, f.PullSecrets = d.Image, strings.Join(d.PullSecrets, ", ")
+	if _, ok := catalogue.Image(d.Image); !ok {
+		f.Image, f.CustomImage, f.RayVersion = ImageCustom, d.Image, d.RayVersion
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Env)) {
+		f.Env += name + "=" + d.Env[name] + "\n"
+	}
+	f.Groups = nil
+	for _, g := range d.Groups[:min(len(d.Groups), MaxFormGroups)] {
+		f.Groups = append(f.Groups, groupFormFrom(g))
+	}
+	return f
+}
+
+func groupFormFrom(g rayslice.Group) GroupForm {
+	f := GroupForm{Size: SizeCPU, Workers: strconv.Itoa(g.Workers), CPU: strconv.Itoa(g.CPU), MemoryGiB: strconv.Itoa(g.MemoryGiB), Spread: g.Spread}
+	if !g.IsZero() {
+		f.Size = sizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
+	}
+	if g.Cards > 1 {
+		f.Cards = strconv.Itoa(g.Cards)
+	}
+	if g.CorePercent > 0 {
+		f.CorePercent = strconv.Itoa(g.CorePercent)
+	}
+	if g.MinWorkers != g.MaxWorkers {
+		f.MinWorkers, f.MaxWorkers = strconv.Itoa(g.MinWorkers), strconv.Itoa(g.MaxWorkers)
 	}
 	return f
 }
@@ -103,14 +179,17 @@ func ParseRequestForm(v url.Values) RequestForm {
 func (f RequestForm) Draft() (rayslice.RequestDraft, error) {
 	p := &formParser{}
 	d := rayslice.RequestDraft{
-		Team: f.Team, Name: f.Name, Purpose: f.Purpose, RayVersion: f.RayVersion, Image: f.Image,
+		Team: f.Team, Name: f.Name, Purpose: f.Purpose, Image: f.Image,
 		Hours:       p.number("hours", f.Hours, rayslice.DefaultHours),
 		Head:        rayslice.Head{CPU: p.number("head.cpu", f.HeadCPU, rayslice.DefaultHeadCPU), MemoryGiB: p.number("head.memory_gib", f.HeadMemoryGiB, rayslice.DefaultHeadMemoryGiB)},
 		Env:         p.env(f.Env),
 		PullSecrets: strings.FieldsFunc(f.PullSecrets, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }),
 	}
-	if f.CustomImage != "" {
-		d.Image = f.CustomImage
+	if f.Image == ImageCustom {
+		d.Image, d.RayVersion = f.CustomImage, f.RayVersion
+		if f.CustomImage == "" {
+			p.refuse("image", rayslice.CodeRequired, nil)
+		}
 	}
 	for i, g := range f.Groups {
 		d.Groups = append(d.Groups, p.group(fmt.Sprintf("groups[%d]", i), g))

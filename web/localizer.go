@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/nicksnyder/go-i18n/v2/i18n"
@@ -107,27 +108,68 @@ func merge(args []Args) Args {
 	return data
 }
 
-// has reports whether the default language has a sentence for the key.
+// has reports whether there is a sentence for the key.
 func (l *Localizer) has(key string) bool {
-	_, err := l.localizer.Localize(&i18n.LocalizeConfig{MessageID: key})
+	_, err := l.localizer.Localize(&i18n.LocalizeConfig{MessageID: key, TemplateData: Args{}})
 	return err == nil
 }
 
 // Problem returns the sentence for an error: by its code, else by its kind.
 func (l *Localizer) Problem(err *rayslice.Error) string {
-	if key := "error_" + err.Code; l.has(key) {
-		return l.T(key, err.Args)
+	key := "error_" + err.Code
+	if err.Kind == rayslice.KindOverQuota {
+		key += overQuotaSuffix(err.Args)
 	}
-	return l.T("kind_"+string(err.Kind), err.Args)
+	args := l.localizeArgs(err.Args)
+	for _, k := range []string{key, "kind_" + string(err.Kind)} {
+		if l.has(k) {
+			return l.T(k, args)
+		}
+	}
+	return l.T("kind_other")
+}
+
+// overQuotaSuffix picks the sentence that speaks only of what is too much: GiB or cards.
+func overQuotaSuffix(args Args) string {
+	over := func(unit string) bool {
+		asked, _ := args["asked_"+unit].(int)
+		left, _ := args["left_"+unit].(int)
+		return asked > left
+	}
+	switch gib, cards := over("gib"), over("cards"); {
+	case gib && !cards:
+		return "_gib"
+	case cards && !gib:
+		return "_cards"
+	}
+	return ""
+}
+
+// localizeArgs puts states among the arguments into words.
+func (l *Localizer) localizeArgs(args Args) Args {
+	words := maps.Clone(args)
+	for k, v := range args {
+		if s, ok := v.(rayslice.State); ok {
+			words[k] = l.State(s)
+		}
+	}
+	return words
 }
 
 // Field returns the sentence for a bad field, with the remedy and without the field's name.
-func (l *Localizer) Field(f rayslice.FieldError) string { return l.T("field_"+f.Code, f.Args) }
+func (l *Localizer) Field(f rayslice.FieldError) string {
+	if key := "field_" + f.Code; l.has(key) {
+		return l.T(key, f.Args)
+	}
+	return l.T("kind_invalid")
+}
 
-// Reason returns the sentence for a reason, without its raw detail.
+// Reason returns the sentence for a reason, without its raw detail. Refusals are reasons too, in the audit log.
 func (l *Localizer) Reason(r rayslice.Reason) string {
-	if key := "reason_" + r.Code; l.has(key) {
-		return l.T(key, r.Args)
+	for _, key := range []string{"reason_" + r.Code, "error_" + r.Code} {
+		if l.has(key) {
+			return l.T(key, r.Args)
+		}
 	}
 	return l.T("reason_other", Args{"Code": r.Code})
 }
@@ -135,5 +177,30 @@ func (l *Localizer) Reason(r rayslice.Reason) string {
 // State returns the word for a state.
 func (l *Localizer) State(s rayslice.State) string { return l.T("state_" + string(s)) }
 
-// Duration returns a length of time in two units at most, e.g. "5 h 48 min"; less than a second is "0 s".
-func (l *Localizer) Duration(d time.Duration) string { return d.String() }
+// Duration returns a length of time in two units at most, e.g. "5 h 48 min"; app.js does the same.
+func (l *Localizer) Duration(d time.Duration) string {
+	units := strings.Split(l.T("units"), "|") // d, h, min, s
+	if len(units) != 4 {
+		return d.Round(time.Second).String()
+	}
+	seconds := int(d.Abs() / time.Second)
+	days, hours, minutes := seconds/86400, seconds/3600, seconds/60
+	switch {
+	case hours >= 48:
+		return twoUnits(days, units[0], hours%24, units[1])
+	case hours >= 1:
+		return twoUnits(hours, units[1], minutes%60, units[2])
+	case minutes >= 10:
+		return twoUnits(minutes, units[2], 0, "")
+	case minutes >= 1:
+		return twoUnits(minutes, units[2], seconds%60, units[3])
+	}
+	return twoUnits(seconds, units[3], 0, "")
+}
+
+func twoUnits(n int, unit string, m int, smaller string) string {
+	if m == 0 {
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", n, unit, m, smaller)
+}
