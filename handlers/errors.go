@@ -64,7 +64,7 @@ func explain(err error) (int, *rayslice.Error) {
 		return http.StatusNotFound, &rayslice.Error{Kind: rayslice.KindNotFound, Code: "not_found", Args: map[string]any{"what": "page"}}
 	case errors.As(err, &ofEcho) && ofEcho.Code == http.StatusMethodNotAllowed:
 		return http.StatusMethodNotAllowed, &rayslice.Error{Code: "method_not_allowed"}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "unavailable"}
 	}
 	return http.StatusInternalServerError, &rayslice.Error{Code: "internal"}

@@ -115,7 +115,7 @@ func (s *Server) logAccess(c echo.Context, took time.Duration) {
 	if v.failure != nil {
 		attrs = append(attrs, slog.String("error", v.failure.Error()))
 	}
-	if response.Status >= http.StatusInternalServerError {
+	if response.Status >= http.StatusInternalServerError && request.Context().Err() == nil { // else the visitor has left
 		level = slog.LevelError
 	}
 	s.config.Logger.LogAttrs(request.Context(), level, "request", attrs...)
