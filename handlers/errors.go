@@ -92,6 +92,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 	case status == http.StatusUnauthorized:
 		failed = askToSignIn(c)
 	default:
+		if status == http.StatusNotFound && v.identity.user.ID == 0 {
+			v.identity, _ = s.identityOf(c.Request()) // an address without a route has asked nobody yet; without an answer the page is nobody's
+		}
 		failed = page(c, status, web.ErrorView(web.ErrorPage{Frame: s.frame(c), Status: status, Problem: problem}))
 	}
 	if failed != nil {

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,14 +172,14 @@ func TestStreamOfTheList(t *testing.T) {
 	draft := storetest.Draft(1, 8)
 	draft.Name = "of-vision"
 	p.create(p.Bob, draft)
-	if got := ada.event("live").data; !strings.Contains(got, "of-vision") {
-		t.Errorf("got %s", got)
+	for !strings.Contains(ada.event("live").data, "of-vision") {
 	}
 	draft.Team, draft.Name = "speech", "of-speech"
 	p.create(p.Sam, draft)
-	got := sam.event("live").data
-	if strings.Contains(got, "of-vision") || !strings.Contains(got, "of-speech") {
-		t.Errorf("got %s", got)
+	for got := ""; !strings.Contains(got, "of-speech"); {
+		if got = sam.event("live").data; strings.Contains(got, "of-vision") {
+			t.Fatalf("got %s", got)
+		}
 	}
 }
 
@@ -189,7 +189,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	web := p.serveWithin(400*time.Millisecond, func(t *timing) { t.heartbeat = 150 * time.Millisecond })
+	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
 	s := p.token(adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
 	s.event("live")
 	for range 5 { // past the server's limits
@@ -227,6 +227,29 @@ func TestStreamResumes(t *testing.T) {
 	}
 }
 
+// TestStreamTellsOldData is B107: when the watches die, nothing changes any more, and the banner must come all the same.
+func TestStreamTellsOldData(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	request := p.create(p.Ada, storetest.Draft(1, 8))
+	var late atomic.Int64 // how far the portal's clock is ahead
+	p.server.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	if err := p.store.SaveFleet(t.Context(), rayslice.Fleet{ObservedAt: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	web := p.serve(func(t *timing) { t.heartbeat = 30 * time.Millisecond })
+	s := p.as(p.Ada).open(web, "/clusters/"+request.ID+"/events", "")
+	if got := s.event("live").data; strings.Contains(got, "note warn") {
+		t.Fatalf("the banner is there already: %s", got)
+	}
+	late.Store(int64(time.Hour))
+	for !strings.Contains(s.event("live").data, "note warn") {
+	}
+	late.Store(0)
+	for strings.Contains(s.event("live").data, "note warn") {
+	}
+}
+
 // TestStreamEndsWithTheSession is T35 and B118: the stream says auth-expired and ends.
 func TestStreamEndsWithTheSession(t *testing.T) {
 	t.Parallel()
@@ -259,12 +282,16 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 		s := p.as(p.Ada).open(web, "/clusters/"+request.ID+"/events", "")
 		s.event("live")
 		storetest.Exec(t, `DELETE FROM memberships WHERE user_id = $1`, p.Ada.ID)
-		for range 200 { // until the stream has looked again, changes may still be drawn
-			storetest.Exec(t, `SELECT pg_notify('rayslice_changes', $1)`, fmt.Sprintf(`{"kind":"request","id":%q}`, request.ID))
-			if m, err := s.next(); err != nil || m.name == "auth-expired" {
-				break
+		done := make(chan struct{})
+		t.Cleanup(func() { <-done })
+		go func() { // changes that the stream draws until it has looked again who reads
+			defer close(done)
+			for t.Context().Err() == nil {
+				p.server.streams.notify(store.Change{ID: request.ID})
+				<-time.After(5 * time.Millisecond)
 			}
-		}
+		}()
+		s.event("auth-expired")
 		s.ends()
 	})
 	if defaultTiming().recheck > 5*time.Second {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -106,6 +107,40 @@ func TestCrossSiteRequests(t *testing.T) {
 	}
 	ada.with("Origin", "http://portal.example").post("/clusters", goodForm()).want(http.StatusSeeOther)
 	p.token(adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
+}
+
+// TestDNSRebinding keeps a site whose name was pointed at this machine out of the demo, where anybody may be anybody.
+func TestDNSRebinding(t *testing.T) {
+	t.Parallel()
+	for _, demo := range []bool{true, false} {
+		p := open(t, func(c *Config) { c.Demo = demo })
+		for host, want := range map[string]int{
+			"portal.example": 200, "portal.example:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "localhost:8080": 200, "127.0.0.2": 200,
+			"evil.example": 421, "evil.example:8080": 421, "10.0.0.7": 421, "127.0.0.1.evil.example": 421,
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/signin", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			p.server.ServeHTTP(w, r)
+			if !demo {
+				want = 200 // behind a proxy, names are the proxy's business, and a name alone signs nobody in
+			}
+			if w.Code != want {
+				t.Errorf("demo %v, host %q: %d, want %d", demo, host, w.Code, want)
+			}
+		}
+	}
+}
+
+// TestUnknownPage knows its reader.
+func TestUnknownPage(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	if got := p.as(p.Ada).get("/no-such").want(http.StatusNotFound).page().Find(".who").Text(); got != "Ada" {
+		t.Errorf("the page is for %q", got)
+	}
+	p.nobody().get("/no-such").want(http.StatusNotFound).page()
+	p.nobody().get("/api/no-such").want(http.StatusNotFound).problem()
 }
 
 // TestFaultsStayInside is T45: what went wrong is in the log under the request id, and outside there is only the id.
