@@ -226,11 +226,11 @@ func (s *Server) apiStopRequest(c echo.Context) error {
 }
 
 func (s *Server) answerRequest(c echo.Context, status int, request rayslice.Request) error {
-	cluster, err := s.config.Store.Cluster(c.Request().Context(), user(c), request.ID)
+	clusters, err := s.config.Store.Clusters(c.Request().Context(), user(c), []string{request.ID})
 	if err != nil {
 		return err
 	}
-	return c.JSON(status, toJSON(c, request, cluster))
+	return c.JSON(status, toJSON(c, request, clusters[request.ID]))
 }
 
 func toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) requestJSON {

@@ -64,7 +64,7 @@ func explain(err error) (int, *rayslice.Error) {
 		return http.StatusNotFound, &rayslice.Error{Kind: rayslice.KindNotFound, Code: "not_found", Args: map[string]any{"what": "page"}}
 	case errors.As(err, &ofEcho) && ofEcho.Code == http.StatusMethodNotAllowed:
 		return http.StatusMethodNotAllowed, &rayslice.Error{Code: "method_not_allowed"}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "unavailable"}
 	}
 	return http.StatusInternalServerError, &rayslice.Error{Code: "internal"}
@@ -92,6 +92,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 	case status == http.StatusUnauthorized:
 		failed = askToSignIn(c)
 	default:
+		if status == http.StatusNotFound && v.identity.user.ID == 0 {
+			v.identity, _ = s.identityOf(c.Request()) // an address without a route has asked nobody yet; without an answer the page is nobody's
+		}
 		failed = page(c, status, web.ErrorView(web.ErrorPage{Frame: s.frame(c), Status: status, Problem: problem}))
 	}
 	if failed != nil {

@@ -88,13 +88,14 @@ func (s *Server) stream(c echo.Context, v view) error {
 	if c.Request().Method == http.MethodHead {
 		return nil
 	}
-	if err := w.begin(first); err == nil {
+	err = w.begin(first)
+	if err == nil {
 		err = s.follow(c, sub, w, v)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.metrics.dropped.Inc()
-		}
 	}
-	return nil
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.metrics.dropped.Inc()
+	}
+	return nil // whatever happened, the answer has been given
 }
 
 // follow is the stream's loop. It returns nil when the stream ends in order, else the error of writing.
@@ -105,6 +106,7 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 	rested := time.NewTimer(v.rest)
 	defer rested.Stop()
 	var wake chan struct{} // sub.wake, or nil while the stream rests
+	age := s.ageOfData(c)
 	for {
 		var err error
 		select {
@@ -116,6 +118,11 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 			wake = sub.wake
 		case <-heartbeat.C:
 			err = w.comment("heartbeat")
+			if before := age; err == nil {
+				if age = s.ageOfData(c); age != before || age == dataOld {
+					err = s.redraw(c, w, v) // when nothing is reported any more, no change would bring the banner that says so
+				}
+			}
 		case <-recheck.C:
 			if !s.stillSignedIn(c) {
 				return w.send(event{name: web.EventAuthExpired})
@@ -149,6 +156,26 @@ func (s *Server) redraw(c echo.Context, w *eventWriter, v view) error {
 	s.config.Logger.LogAttrs(s.context, slog.LevelWarn, "drawing an event failed",
 		slog.String("request_id", visitOf(c).id), slog.String("error", err.Error()))
 	return nil
+}
+
+// dataAge says whether what Kubernetes reported can be relied on.
+type dataAge string
+
+const (
+	dataUnknown dataAge = "unknown" // nothing was ever reported, or the database is away
+	dataFresh   dataAge = "fresh"
+	dataOld     dataAge = "old" // pages carry a banner with the age
+)
+
+func (s *Server) ageOfData(c echo.Context) dataAge {
+	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	switch {
+	case err != nil || fleet.ObservedAt.IsZero():
+		return dataUnknown
+	case s.now().Sub(fleet.ObservedAt) >= web.StaleAfter:
+		return dataOld
+	}
+	return dataFresh
 }
 
 // stillSignedIn looks again who the stream's session or token stands for. While the database is away nobody is signed

@@ -4,11 +4,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -71,7 +72,7 @@ func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 		"Cache-Control":                "no-store",
 		"Vary":                         "Cookie, Accept-Language, Authorization",
 	}
-	if strings.HasPrefix(s.config.PublicURL, "https:") {
+	if s.public.Scheme == "https" {
 		headers["Strict-Transport-Security"] = "max-age=31536000"
 	}
 	return func(c echo.Context) error {
@@ -115,7 +116,7 @@ func (s *Server) logAccess(c echo.Context, took time.Duration) {
 	if v.failure != nil {
 		attrs = append(attrs, slog.String("error", v.failure.Error()))
 	}
-	if response.Status >= http.StatusInternalServerError {
+	if response.Status >= http.StatusInternalServerError && request.Context().Err() == nil { // else the visitor has left
 		level = slog.LevelError
 	}
 	s.config.Logger.LogAttrs(request.Context(), level, "request", attrs...)
@@ -135,6 +136,19 @@ func (s *Server) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 				err = fmt.Errorf("panic: %v", caught)
 			}
 		}()
+		return next(c)
+	}
+}
+
+// refuseForeignHost keeps the demo to its own names. Whoever reaches the demo may be anybody in it, so another site that
+// has pointed its own name at this address (DNS rebinding), and thereby is "same origin", must not reach it.
+func (s *Server) refuseForeignHost(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		host := (&url.URL{Host: c.Request().Host}).Hostname()
+		address := net.ParseIP(host)
+		if s.config.Demo && host != "localhost" && host != s.public.Hostname() && (address == nil || !address.IsLoopback()) {
+			return refuse(http.StatusMisdirectedRequest, "unknown_host", map[string]any{"want": s.config.PublicURL}, nil)
+		}
 		return next(c)
 	}
 }

@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
+	"github.com/rayslice/rayslice/web"
 )
 
 // TestSecurityHeaders is T37: the same headers on every answer.
@@ -105,6 +109,40 @@ func TestCrossSiteRequests(t *testing.T) {
 	p.token(adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
 }
 
+// TestDNSRebinding keeps a site whose name was pointed at this machine out of the demo, where anybody may be anybody.
+func TestDNSRebinding(t *testing.T) {
+	t.Parallel()
+	for _, demo := range []bool{true, false} {
+		p := open(t, func(c *Config) { c.Demo = demo })
+		for host, want := range map[string]int{
+			"portal.example": 200, "portal.example:8080": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200, "localhost:8080": 200, "127.0.0.2": 200,
+			"evil.example": 421, "evil.example:8080": 421, "10.0.0.7": 421, "127.0.0.1.evil.example": 421,
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/signin", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			p.server.ServeHTTP(w, r)
+			if !demo {
+				want = 200 // behind a proxy, names are the proxy's business, and a name alone signs nobody in
+			}
+			if w.Code != want {
+				t.Errorf("demo %v, host %q: %d, want %d", demo, host, w.Code, want)
+			}
+		}
+	}
+}
+
+// TestUnknownPage knows its reader.
+func TestUnknownPage(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	if got := p.as(p.Ada).get("/no-such").want(http.StatusNotFound).page().Find(".who").Text(); got != "Ada" {
+		t.Errorf("the page is for %q", got)
+	}
+	p.nobody().get("/no-such").want(http.StatusNotFound).page()
+	p.nobody().get("/api/no-such").want(http.StatusNotFound).problem()
+}
+
 // TestFaultsStayInside is T45: what went wrong is in the log under the request id, and outside there is only the id.
 func TestFaultsStayInside(t *testing.T) {
 	t.Parallel()
@@ -161,14 +199,21 @@ func TestEventTextIsEscaped(t *testing.T) {
 // TestDatabaseAway answers 503 with Retry-After, and says in /readyz which part is missing.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	p := open(t)
-	ada := p.as(p.Ada)
-	p.nobody().get("/readyz").want(http.StatusOK)
-	p.server.config.Sessions.Close()
-	p.store.Close()
-	for _, got := range []answer{ada.get("/clusters"), p.token(adaToken).get("/api/v1/requests"), p.nobody().get("/signin")} {
-		if got.Code < 500 || strings.Contains(got.Body.String(), "closed pool") {
-			t.Errorf("%s: %d %s", got.what, got.Code, got.Body)
+	const nobodyListens = "postgres://portal:secret@127.0.0.1:1/rayslice"
+	p := open(t, func(c *Config) {
+		c.Store = storetest.Open(t, nobodyListens)
+		sessions, err := pgxpool.New(t.Context(), nobodyListens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sessions.Close)
+		c.Sessions = sessions
+	})
+	withCookie := p.nobody().with("Cookie", p.server.sessions.Cookie.Name+"=anything")
+	for _, got := range []answer{p.nobody().get("/signin"), withCookie.get("/clusters"), withCookie.post("/signout", nil), p.token(adaToken).get("/api/v1/requests")} {
+		got.want(http.StatusServiceUnavailable)
+		if got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "127.0.0.1") || strings.Contains(got.Body.String(), "secret") {
+			t.Errorf("%s: %v\n%s", got.what, got.Header(), got.Body)
 		}
 	}
 	var ready readiness
@@ -247,4 +292,21 @@ func TestFormsMustBeForms(t *testing.T) {
 	}
 	ada.with("Content-Type", "application/x-www-form-urlencoded").send(http.MethodPost, "/clusters", strings.NewReader("name=%zz")).want(http.StatusUnprocessableEntity)
 	ada.post("/clusters?name=from-the-address", url.Values{}).want(http.StatusUnprocessableEntity)
+}
+
+// TestEveryRefusalHasASentence looks our codes up in every language; the store's are tested with the catalogues.
+func TestEveryRefusalHasASentence(t *testing.T) {
+	keys := []string{"field_" + codeStateUnknown}
+	for _, code := range []string{"sign_in", "bad_token", "cross_origin", "too_large", "method_not_allowed", "unsupported_media_type",
+		"too_many_streams", "internal", "unavailable", "database_unavailable", "not_found", codeKeyReused} {
+		keys = append(keys, "error_"+code)
+	}
+	for _, language := range web.Languages() {
+		l := web.NewLocalizer(language.Code)
+		for _, key := range keys {
+			if l.T(key) == key {
+				t.Errorf("%s has no sentence in %s", key, language.Name)
+			}
+		}
+	}
 }

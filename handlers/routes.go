@@ -13,7 +13,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = echo.ExtractIPDirect()
-	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.limitBody, s.refuseCrossOrigin)
+	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin)
 	signedIn := []echo.MiddlewareFunc{s.identify, requireUser}
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)

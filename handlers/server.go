@@ -49,6 +49,7 @@ type Health struct {
 // streams and does not end them (golang/go#41344).
 type Server struct {
 	config      Config
+	public      *url.URL
 	echo        *echo.Echo
 	sessions    *scs.SessionManager
 	crossOrigin *http.CrossOriginProtection
@@ -76,7 +77,7 @@ func New(config Config) (*Server, error) {
 	if config.Health == nil {
 		config.Health = func() Health { return Health{} }
 	}
-	s := &Server{config: config, timing: defaultTiming(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, public: public, timing: defaultTiming(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

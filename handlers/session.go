@@ -88,7 +88,7 @@ func (s *Server) userIDOf(ctx context.Context, id identity) (int64, error) {
 	}
 	loaded, err := s.sessions.Load(ctx, id.session)
 	if err != nil {
-		return 0, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "unavailable", Err: err}
+		return 0, err
 	}
 	return s.sessions.GetInt64(loaded, sessionUser), nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rayslice/rayslice"
 )
 
 // sessionStore keeps scs sessions in Postgres. It does what scs's pgxstore does, but passes the request's context on, so
@@ -28,7 +30,7 @@ func (s sessionStore) FindCtx(ctx context.Context, token string) (data []byte, e
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, false, nil
 	}
-	return data, err == nil, err
+	return data, err == nil, away(err)
 }
 
 // CommitCtx writes a session. Sessions are written at sign-in only, so this is also when old ones are swept out.
@@ -43,7 +45,7 @@ func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, 
 		    ON CONFLICT (token) DO UPDATE
 		   SET data = EXCLUDED.data,
 		       expiry = EXCLUDED.expiry`, token, data, expiry)
-	return s.pool.SendBatch(ctx, batch).Close()
+	return away(s.pool.SendBatch(ctx, batch).Close())
 }
 
 // DeleteCtx ends a session; one that is gone already is no error.
@@ -51,7 +53,15 @@ func (s sessionStore) DeleteCtx(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, `DELETE FROM sessions WHERE token = $1`, token)
-	return err
+	return away(err)
+}
+
+// away says that sessions cannot be read or written now: nothing a visitor can send makes these queries fail.
+func away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_unavailable", Err: err}
 }
 
 // Find is FindCtx for callers without a context.

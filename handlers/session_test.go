@@ -71,6 +71,20 @@ func TestNoPersonasOutsideTheDemo(t *testing.T) {
 	p.token(adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
 }
 
+// TestSessionsEnd is T34's absolute time-out: an old session is nobody, and the next sign-in sweeps it out.
+func TestSessionsEnd(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	ada := p.as(p.Ada)
+	storetest.Exec(t, `UPDATE sessions SET expiry = now() - interval '1 second'`)
+	ada.get("/clusters").want(http.StatusSeeOther)
+	p.as(p.Bob)
+	var left int
+	if err := p.server.config.Sessions.QueryRow(t.Context(), `SELECT count(*) FROM sessions`).Scan(&left); err != nil || left != 1 {
+		t.Errorf("%d sessions are left (%v), want Bob's", left, err)
+	}
+}
+
 // TestSessionFixation is T33: a planted session id is worthless after sign-in, and so is the one before.
 func TestSessionFixation(t *testing.T) {
 	t.Parallel()
