@@ -66,6 +66,16 @@ func TestDefaultCatalogueTakesADraft(t *testing.T) {
 	}
 }
 
+// TestDeployedFiles reads the examples that an operator starts from.
+func TestDeployedFiles(t *testing.T) {
+	if _, err := loadCatalogue("../../deploy/catalogue.yaml"); err != nil {
+		t.Error(err)
+	}
+	if _, err := loadRoster("../../deploy/teams.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
 // smallest is a catalogue with nothing that could be left out.
 const smallest = `
 pools: [{name: a10, mode: cgpu, card_gib: 22, sizes: [8], node_selector: {gpu: a10}}]

@@ -21,8 +21,8 @@ type Config struct {
 	Namespace        string        `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace of the Lease by which replicas elect the one that reconciles."`
 	CreateNamespaces bool          `env:"RAYSLICE_CREATE_NAMESPACES" default:"false" negatable:"" help:"Create a team's namespace when it is missing."`
 	HeadAccess       string        `env:"RAYSLICE_HEAD_ACCESS" default:"auto" enum:"auto,direct,portforward" help:"How the portal reaches Ray heads: direct to the pod, portforward through the API server, or auto: direct inside the cluster, else portforward."`
-	QPS              float32       `env:"RAYSLICE_QPS" name:"qps" default:"50" help:"Most requests per second to the Kubernetes API."`
-	Burst            int           `env:"RAYSLICE_BURST" default:"100" help:"Most requests to the Kubernetes API at once."`
+	QPS              float32       `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
+	Burst            int           `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
 	Resync           time.Duration `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
 	Catalogue        string        `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
 	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, in the demo its own."`

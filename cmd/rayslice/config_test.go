@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +43,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", HeadAccess: "auto", QPS: 50, Burst: 100,
+		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", HeadAccess: "auto", QPS: 200, Burst: 400,
 		Resync: time.Minute, LogLevel: "info", ShutdownTimeout: 20 * time.Second,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {
@@ -137,6 +139,28 @@ func TestConfigurationTable(t *testing.T) {
 	}
 	if diff := cmp.Diff(configurationRows(t), got); diff != "" {
 		t.Errorf("docs/configuration.md (-config.go +docs):\n%s", diff)
+	}
+}
+
+// TestVariablesExist looks for names in documents and manifests that no longer, or never, set anything.
+func TestVariablesExist(t *testing.T) {
+	known := strings.Join(configurationRows(t), "")
+	for _, pattern := range []string{"*.md", "docs/*.md", "Dockerfile", "docker-compose.yml", "deploy/*.yaml"} {
+		files, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("no file %s (%v)", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range regexp.MustCompile(`RAYSLICE_[A-Z_]+`).FindAllString(string(text), -1) {
+				if !strings.Contains(known, "`"+name+"`") {
+					t.Errorf("%s: %s is no variable of Config", file, name)
+				}
+			}
+		}
 	}
 }
 
