@@ -333,8 +333,8 @@ func confined() *corev1.SecurityContext {
 	}
 }
 
-// nodeSelector picks the pool's nodes, and among them only those in the pool's sharing mode: a slice that lands on a
-// node of another mode is refused there or not enforced.
+// nodeSelector picks the pool's nodes, and among them only those in the pool's sharing mode, unless the pool names that
+// label itself: a slice that lands on a node of another mode is refused there or not enforced.
 func nodeSelector(pool rayslice.Pool) map[string]string {
 	selector := map[string]string{}
 	if pool.Mode.Sliced() {

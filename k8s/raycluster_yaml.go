@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"unicode"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	"go.yaml.in/yaml/v3"
@@ -14,7 +17,7 @@ import (
 )
 
 // Manifest returns the JSON to apply: the RayCluster as Render made it, without the empty fields that the Go types add
-// (status, scaleStrategy, creation timestamps).
+// (status, scaleStrategy), which would make an apply differ from what is stored.
 func Manifest(cluster *rayv1.RayCluster) ([]byte, error) {
 	object, err := objectOf(cluster)
 	if err != nil {
@@ -34,75 +37,101 @@ func RenderYAML(request rayslice.Request, catalogue rayslice.Catalogue) (string,
 	if err != nil {
 		return "", err
 	}
-	var root yaml.Node
-	if err := root.Encode(object); err != nil {
+	root, err := nodeOf(object)
+	if err != nil {
 		return "", fmt.Errorf("encode RayCluster as YAML: %w", err)
 	}
-	explain(&root, "")
+	explain(root, "")
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	encoder.CompactSeqIndent()
-	if err := encoder.Encode(&root); err != nil {
+	if err := encoder.Encode(root); err != nil {
 		return "", fmt.Errorf("write RayCluster as YAML: %w", err)
 	}
 	return out.String(), encoder.Close()
 }
 
-// objectOf returns the cluster as plain maps, without status and without empty noise.
+// objectOf returns the cluster as plain maps, as the API server stores what was applied: without status, and with a
+// scale strategy only where there is one. An empty list of workers to delete stays, because the autoscaler leaves one
+// behind and the list of groups conflicts as a whole with any that is not exactly alike.
 func objectOf(cluster *rayv1.RayCluster) (map[string]any, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(cluster)
 	if err != nil {
 		return nil, fmt.Errorf("convert RayCluster %s: %w", cluster.Name, err)
 	}
 	delete(object, "status")
-	dropNoise(object)
+	spec, _ := object["spec"].(map[string]any)
+	groups, _ := spec["workerGroupSpecs"].([]any)
+	for i := range groups {
+		group, _ := groups[i].(map[string]any)
+		switch doomed := cluster.Spec.WorkerGroupSpecs[i].ScaleStrategy.WorkersToDelete; {
+		case doomed == nil:
+			delete(group, "scaleStrategy")
+		case len(doomed) == 0:
+			group["scaleStrategy"] = map[string]any{"workersToDelete": []any{}}
+		}
+	}
 	return object, nil
 }
 
-// dropNoise removes null creation timestamps and empty scale strategies at any depth.
-func dropNoise(value any) {
-	switch value := value.(type) {
+// nodeOf returns the value as YAML, keys sorted.
+func nodeOf(v any) (*yaml.Node, error) {
+	node := &yaml.Node{}
+	switch v := v.(type) {
 	case map[string]any:
-		if value["creationTimestamp"] == nil {
-			delete(value, "creationTimestamp")
+		node.Kind = yaml.MappingNode
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if err := appendNodes(node, key, v[key]); err != nil {
+				return nil, err
+			}
 		}
-		if strategy, ok := value["scaleStrategy"].(map[string]any); ok && len(strategy) == 0 {
-			delete(value, "scaleStrategy")
-		}
-		for _, child := range value {
-			dropNoise(child)
-		}
+		return node, nil
 	case []any:
-		for _, child := range value {
-			dropNoise(child)
+		node.Kind = yaml.SequenceNode
+		return node, appendNodes(node, v...)
+	case string:
+		if strings.ContainsFunc(v, unicode.IsControl) { // as a block, text that begins with an empty line cannot be read back
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: yaml.DoubleQuotedStyle}, nil
 		}
 	}
+	return node, node.Encode(v)
 }
 
-// reasons are the comments of RenderYAML, by the end of the path of a line. Members of env lists are known by name.
-var reasons = []struct{ path, text string }{
-	{"headGroupSpec.rayStartParams.num-cpus", "no tasks on the head"},
-	{"headGroupSpec.rayStartParams.num-gpus", "the head has no GPU, whatever Ray would detect"},
-	{"rayStartParams.num-gpus", "written out: KubeRay does not derive it from aliyun.com/gpu-mem"},
-	{"rayStartParams.resources", "tasks can choose a worker by its GiB"},
-	{"limits.aliyun.com/gpu-mem", "GiB of GPU memory; on this container only"},
-	{"requests.aliyun.com/gpu-mem", "must equal the limit"},
-	{"limits.aliyun.com/gpu-core.percentage", "percent of one card's compute"},
-	{"requests.aliyun.com/gpu-core.percentage", "must equal the limit"},
-	{"limits.nvidia.com/gpu", "whole cards; KubeRay tells Ray the number"},
-	{"requests.nvidia.com/gpu", "must equal the limit"},
-	{"labels.aliyun.com/gpu-count", "gpu-mem is split evenly over this many cards of one node"},
-	{"env.CGPU_DISABLE.value", "an image cannot switch the limit off"},
-	{"env.NVIDIA_VISIBLE_DEVICES.value", "no GPU here, whatever the image asks for"},
-	{"nodeSelector." + LabelGPUMode, "nodes that share cards in this mode"},
-	{"tolerations.key", "GPU nodes are often tainted with this"},
-	{"nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.matchExpressions.key", "only on nodes without this GPU label"},
-	{"podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.topologyKey", "different nodes, so different cards"},
+func appendNodes(parent *yaml.Node, values ...any) error {
+	for _, v := range values {
+		child, err := nodeOf(v)
+		if err != nil {
+			return err
+		}
+		parent.Content = append(parent.Content, child)
+	}
+	return nil
 }
 
-// cpuOnlyGPUs replaces the reason of num-gpus where the number is 0.
-const cpuOnlyGPUs = "this group has no GPU, whatever Ray would detect"
+// reasons are the comments of RenderYAML, by the end of a line's path and, where set, its value; the first that fits
+// holds. Members of env lists are known by name.
+var reasons = []struct{ path, value, text string }{
+	{"headGroupSpec.rayStartParams.num-cpus", "", "no tasks on the head"},
+	{"headGroupSpec.rayStartParams.num-gpus", "", "the head has no GPU, whatever Ray would detect"},
+	{"rayStartParams.num-gpus", "0", "this group has no GPU, whatever Ray would detect"},
+	{"rayStartParams.num-gpus", "", "written out: KubeRay does not derive it from aliyun.com/gpu-mem"},
+	{"rayStartParams.resources", "", "tasks can choose a worker by its GiB"},
+	{"limits.aliyun.com/gpu-mem", "", "GiB of GPU memory; on this container only"},
+	{"requests.aliyun.com/gpu-mem", "", "must equal the limit"},
+	{"limits.aliyun.com/gpu-core.percentage", "", "percent of one card's compute"},
+	{"requests.aliyun.com/gpu-core.percentage", "", "must equal the limit"},
+	{"limits.nvidia.com/gpu", "", "whole cards; KubeRay tells Ray the number"},
+	{"requests.nvidia.com/gpu", "", "must equal the limit"},
+	{"labels.aliyun.com/gpu-count", "", "gpu-mem is split evenly over this many cards of one node"},
+	{"env.CGPU_DISABLE.value", "", "an image cannot switch the limit off"},
+	{"env.NVIDIA_VISIBLE_DEVICES.value", "", "no GPU here, whatever the image asks for"},
+	{"nodeSelector." + LabelGPUMode, string(rayslice.ModeShare), "these nodes share cards and enforce no limit"},
+	{"nodeSelector." + LabelGPUMode, "", "only nodes that share cards in this mode"},
+	{"tolerations.key", "", "GPU nodes are often tainted with this"},
+	{"nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.matchExpressions.key", "", "only on nodes without this GPU label"},
+	{"podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.topologyKey", "", "different nodes, so different cards"},
+}
 
 // explain puts the reasons behind the lines they belong to.
 func explain(node *yaml.Node, path string) {
@@ -135,13 +164,9 @@ func nameIn(item *yaml.Node, path string) string {
 
 func reasonFor(path, value string) string {
 	for _, reason := range reasons {
-		if !strings.HasSuffix(path, "."+reason.path) {
-			continue
+		if strings.HasSuffix(path, "."+reason.path) && (reason.value == "" || reason.value == value) {
+			return reason.text
 		}
-		if reason.path == "rayStartParams.num-gpus" && value == "0" {
-			return cpuOnlyGPUs
-		}
-		return reason.text
 	}
 	return ""
 }

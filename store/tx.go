@@ -85,7 +85,8 @@ func connectionLost(err error) bool {
 		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || state == "25P03"
 	}
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, pgconn.ErrConnClosed) || pgconn.SafeToRetry(err)
 }
 
 func sqlState(err error) string {
