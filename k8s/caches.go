@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
@@ -59,13 +60,13 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	return k
 }
 
-// run keeps the caches up to date until ctx ends.
-func (k *caches) run(ctx context.Context) {
+// run keeps the caches up to date until ctx ends; running is done when nothing of it is left.
+func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
 	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes} {
-		go i.RunWithContext(ctx)
+		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	for _, feed := range k.feeds {
-		go feed.RunWithContext(ctx)
+		running.Go(func() { feed.RunWithContext(ctx) })
 	}
 }
 

@@ -33,7 +33,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	}
 	have := c.look(request, c.caches.see(request))
 	step := rayslice.Plan(request, have, time.Now())
-	if step.Action == rayslice.ActionConfirm {
+	if step.Action == rayslice.ActionConfirm || unexplained(have) {
 		if have, err = c.confirm(ctx, request); err != nil {
 			return 0, err
 		}
@@ -44,6 +44,10 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	}
 	return c.do(ctx, request, have, step)
 }
+
+// unexplained reports whether the caches show pods without their RayCluster: it is gone, or somebody took its label off,
+// which hides it from our watch.
+func unexplained(have rayslice.Cluster) bool { return !have.Exists && have.Pods() > 0 }
 
 // look turns a sighting into a Cluster, with what the heads and the renderer know about it.
 func (c *Controller) look(request rayslice.Request, seen sighting) rayslice.Cluster {
