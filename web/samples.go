@@ -71,8 +71,9 @@ func listSamples() []Sample {
 		}},
 		{"clusters-every-state", func(f Frame) templ.Component {
 			var rows []ClusterRow
-			for _, s := range rayslice.States() {
+			for i, s := range rayslice.States() {
 				rows = append(rows, sampleRow(f.Now, s))
+				rows[i].Request.ID = fmt.Sprintf("sample%06d", i)
 			}
 			return ClusterListView(list(f, rows))
 		}},
