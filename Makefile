@@ -1,0 +1,90 @@
+# `make` alone prints what it can do.
+
+SHELL := bash -euo pipefail
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# One set of build settings for programs, tests and linters, so that they share the build cache: the control plane takes
+# minutes to compile once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(GOFLAGS)
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LINT := go tool -modfile=$(CURDIR)/tools.mod golangci-lint
+PROGRAMS := etcd kube-apiserver kube-controller-manager kube-scheduler kuberay-operator kwok
+
+.PHONY: help
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build sandbox ## run the portal on a real control plane with a simulated GPU fleet; Ctrl-C stops it
+	@.ci/install postgres
+	@bin/rayslice demo --dir .demo --bin bin
+
+.PHONY: demo-reset
+demo-reset: build ## forget the demo's data
+	@bin/sandbox reset --dir .demo
+
+.PHONY: test
+test: build sandbox ## run every test, on a sandbox with a Postgres that it starts and stops
+	@.ci/test
+
+.PHONY: test-fast
+test-fast: ## run the tests that need neither Postgres nor the sandbox
+	go test ./...
+
+.PHONY: lint
+lint: generate-check ## check style, floors and generated files
+	$(LINT) run
+	cd sandbox && $(LINT) run
+
+.PHONY: fmt
+fmt: ## format Go files as lint wants them
+	$(LINT) fmt
+	cd sandbox && $(LINT) fmt
+
+# The generator has the version of the library that its output needs.
+TEMPL = go run github.com/a-h/templ/cmd/templ@$$(go list -m -f '{{.Version}}' github.com/a-h/templ)
+
+.PHONY: generate
+generate: ## write the Go files of the page templates
+	$(TEMPL) generate -path web
+
+.PHONY: generate-check
+generate-check:
+	@fingerprint() { cat web/*_templ.go | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
+	[ "$$before" = "$$(fingerprint)" ] || { echo "web: generated files were not current; they are now: commit them" >&2; exit 1; }
+
+.PHONY: build
+build: ## build bin/rayslice and bin/sandbox
+	go build -ldflags='-s -w -X main.version=$(VERSION)' -o bin/rayslice ./cmd/rayslice
+	cd sandbox && go build -ldflags='-s -w' -o ../bin/sandbox .
+
+.PHONY: sandbox
+sandbox: $(PROGRAMS:%=bin/%) ## build the sandbox's control plane: etcd, Kubernetes, KubeRay and KWOK
+
+# $(call program,number,minutes,folder,package) builds one of them.
+define program
+@.ci/room
+@echo 'building $(@F) ($(1) of $(words $(PROGRAMS)), first time about $(2) min)…'
+@cd $(3) && go build -ldflags='-s -w' -o $(abspath $@) $(4)
+endef
+
+bin/etcd: sandbox/go.mod sandbox/go.sum
+	$(call program,1,1,sandbox,go.etcd.io/etcd/server/v3)
+bin/kube-apiserver: sandbox/go.mod sandbox/go.sum
+	$(call program,2,5,sandbox,k8s.io/kubernetes/cmd/kube-apiserver)
+bin/kube-controller-manager: sandbox/go.mod sandbox/go.sum
+	$(call program,3,3,sandbox,k8s.io/kubernetes/cmd/kube-controller-manager)
+bin/kube-scheduler: sandbox/go.mod sandbox/go.sum $(wildcard sandbox/cmd/kube-scheduler/* sandbox/gpushare/*)
+	$(call program,4,1,sandbox,./cmd/kube-scheduler)
+bin/kuberay-operator: sandbox/kuberay/go.mod sandbox/kuberay/go.sum
+	$(call program,5,3,sandbox/kuberay,github.com/ray-project/kuberay/ray-operator)
+bin/kwok: sandbox/kwok/go.mod sandbox/kwok/go.sum
+	$(call program,6,3,sandbox/kwok,sigs.k8s.io/kwok/cmd/kwok)
+
+.PHONY: clean
+clean: ## remove programs and what tests left; the demo's data stay
+	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test
+	rm -rf bin build .test

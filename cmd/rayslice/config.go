@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Config is everything an operator sets, one line per variable. A flag wins over its variable, a variable over the
+// default. The table in docs/configuration.md is checked against these lines.
+type Config struct {
+	Addr             string        `env:"RAYSLICE_ADDR" default:"127.0.0.1:8080" help:"Address the portal listens on."`
+	PublicURL        string        `env:"RAYSLICE_PUBLIC_URL" help:"Address people type, without a path, e.g. https://rayslice.example; empty: http:// and the listening address."`
+	DatabaseURL      string        `env:"RAYSLICE_DATABASE_URL" help:"Postgres to keep requests and quota in, postgres://user:password@host:port/name."`
+	AutoMigrate      bool          `env:"RAYSLICE_AUTO_MIGRATE" default:"true" negatable:"" help:"Bring the database to this version before serving."`
+	Kubeconfig       string        `env:"RAYSLICE_KUBECONFIG" type:"path" help:"File that says how to reach the Kubernetes API; empty: the service account of the pod the portal runs in."`
+	Namespace        string        `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace of the Lease by which replicas elect the one that reconciles."`
+	CreateNamespaces bool          `env:"RAYSLICE_CREATE_NAMESPACES" default:"false" negatable:"" help:"Create a team's namespace when it is missing."`
+	HeadAccess       string        `env:"RAYSLICE_HEAD_ACCESS" default:"auto" enum:"auto,direct,portforward" help:"How the portal reaches Ray heads: direct to the pod, portforward through the API server, or auto: direct inside the cluster, else portforward."`
+	QPS              float32       `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
+	Burst            int           `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
+	Resync           time.Duration `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
+	Catalogue        string        `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
+	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, in the demo its own."`
+	PersonaSignIn    bool          `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out only."`
+	LogLevel         string        `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
+	ShutdownTimeout  time.Duration `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
+}
+
+// Validate refuses values that kong's types let through, naming the flag and the variable.
+func (c Config) Validate() error {
+	return errors.Join(
+		require(validAddr(c.Addr), "--addr (RAYSLICE_ADDR): %q is not host:port, e.g. 127.0.0.1:8080", c.Addr),
+		require(c.PublicURL == "" || validBase(c.PublicURL), "--public-url (RAYSLICE_PUBLIC_URL): %q is not an http or https address with nothing behind the host", c.PublicURL),
+		require(c.DatabaseURL == "" || validDatabase(c.DatabaseURL), "--database-url (RAYSLICE_DATABASE_URL): not of the form postgres://user:password@host:port/name"),
+		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
+		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
+		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
+		require(c.ShutdownTimeout > 0, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT): must be above 0, is %s", c.ShutdownTimeout),
+	)
+}
+
+// BaseURL returns the address people type, without a slash at its end.
+func (c Config) BaseURL() string {
+	if c.PublicURL == "" {
+		return "http://" + c.Addr
+	}
+	u, _ := url.Parse(c.PublicURL) // Validate has parsed it
+	return u.Scheme + "://" + u.Host
+}
+
+// commandLine is what can be typed after "rayslice".
+type commandLine struct {
+	Config
+
+	Serve   serveCommand   `cmd:"" help:"Run the portal."`
+	Migrate migrateCommand `cmd:"" help:"Bring the database schema up, down or print its version."`
+	Render  renderCommand  `cmd:"" help:"Print the RayCluster that a request becomes, and apply nothing."`
+	Demo    demoCommand    `cmd:"" help:"Run the portal on the sandbox: a real control plane with a simulated GPU fleet, and its own Postgres."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+type serveCommand struct{}
+
+type migrateCommand struct {
+	Up      struct{} `cmd:"" help:"Apply every migration that is missing."`
+	Down    struct{} `cmd:"" help:"Take back the last migration."`
+	Version struct{} `cmd:"" help:"Print the schema's version."`
+}
+
+type renderCommand struct {
+	File string `short:"f" required:"" type:"existingfile" help:"YAML or JSON file with the request, as the API takes it."`
+}
+
+type demoCommand struct {
+	Dir string `default:".demo" type:"path" help:"Folder for the demo's data and logs."`
+	Bin string `default:"bin" type:"path" help:"Folder with the sandbox's programs."`
+}
+
+type versionCommand struct{}
+
+// newParser returns the parser that fills in line.
+func newParser(line *commandLine, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(line, append([]kong.Option{
+		kong.Name("rayslice"),
+		kong.Description("Ray clusters by GPU slice, for teams. Every flag can be set by the variable named beside it."),
+		kong.UsageOnError(),
+	}, options...)...)
+}
+
+func require(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func validAddr(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
+}
+
+// validBase reports whether text is an http address with nothing behind the host: pages link from the root.
+func validBase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		(u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+}
+
+// validDatabase leaves the rest to the driver, which knows sockets, services and several hosts.
+func validDatabase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
+}

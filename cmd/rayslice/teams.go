@@ -1,0 +1,76 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"slices"
+
+	"github.com/rayslice/rayslice"
+)
+
+//go:embed teams.yaml
+var demoTeams []byte
+
+// roster is the teams and people an operator wants to exist.
+type roster struct {
+	Teams  []rosterTeam   `json:"teams"`
+	People []rosterPerson `json:"people"`
+}
+
+type rosterTeam struct {
+	Name       string `json:"name"`        // DNS label
+	Namespace  string `json:"namespace"`   // Kubernetes namespace its clusters run in
+	LimitGiB   int    `json:"limit_gib"`   // GiB of slices at the same time
+	LimitCards int    `json:"limit_cards"` // whole cards at the same time
+}
+
+type rosterPerson struct {
+	Name  string                   `json:"name"`
+	Email string                   `json:"email"` // who this is; two people cannot share one
+	Admin bool                     `json:"admin"`
+	Roles map[string]rayslice.Role `json:"roles"` // team name → member or lead
+}
+
+// loadRoster reads teams and people from the file, or the demo's own when path is empty. Every fault is named by file
+// and field.
+func loadRoster(path string) (roster, error) {
+	var r roster
+	err := readYAML(path, "teams.yaml", demoTeams, &r, func() error { return r.check() })
+	return r, err
+}
+
+func (r roster) check() error {
+	var f faults
+	names, namespaces, emails := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for i, team := range r.Teams {
+		at := fmt.Sprintf("teams[%d].", i)
+		f.unless(dnsLabel.MatchString(team.Name) && !names[team.Name], "%sname: %q is not lower-case letters, digits and dashes, or stands twice", at, team.Name)
+		f.unless(dnsLabel.MatchString(team.Namespace) && !namespaces[team.Namespace], "%snamespace: %q is not lower-case letters, digits and dashes, or stands twice", at, team.Namespace)
+		f.unless(team.LimitGiB >= 0, "%slimit_gib: must not be negative, is %d", at, team.LimitGiB)
+		f.unless(team.LimitCards >= 0, "%slimit_cards: must not be negative, is %d", at, team.LimitCards)
+		names[team.Name], namespaces[team.Namespace] = true, true
+	}
+	for i, person := range r.People {
+		at := fmt.Sprintf("people[%d].", i)
+		f.unless(person.Name != "", "%sname: is missing", at)
+		f.unless(validEmail(person.Email) && !emails[person.Email], "%semail: %q is not an address, or stands twice", at, person.Email)
+		emails[person.Email] = true
+		f.roles(at, person.Roles, names)
+	}
+	return errors.Join(f...)
+}
+
+func (f *faults) roles(at string, roles map[string]rayslice.Role, teams map[string]bool) {
+	for _, team := range slices.Sorted(maps.Keys(roles)) {
+		f.unless(teams[team], "%sroles.%s: no such team in this file", at, team)
+		f.unless(roles[team] == rayslice.RoleMember || roles[team] == rayslice.RoleLead, "%sroles.%s: %q is neither member nor lead", at, team, roles[team])
+	}
+}
+
+func validEmail(text string) bool {
+	address, err := mail.ParseAddress(text)
+	return err == nil && address.Address == text
+}
