@@ -206,6 +206,15 @@ func poolClosed(p NewRequestPage, pool rayslice.Pool) rayslice.Reason {
 	return status.Blocked
 }
 
+func anyClosed(p NewRequestPage) bool {
+	for _, pool := range p.Catalogue.Pools {
+		if !poolClosed(p, pool).IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // poolText says how a pool's cards are shared, and how many there are.
 func poolText(p NewRequestPage, pool rayslice.Pool) string {
 	text := p.Locale.T("mode_" + string(pool.Mode))

@@ -49,7 +49,6 @@ func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 	say := func(class, key string, n int) {
 		m.legend = append(m.legend, legendPart{class, l.T(key, Args{"Amount": amount(l, u, n)})})
 	}
-	say("", "quota_limit", limit)
 	say("used", "quota_used", used-held)
 	if held > 0 {
 		say("held", "quota_held", held)
@@ -58,6 +57,7 @@ func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 		say("asked", "quota_asked", asked)
 	}
 	say("left", "quota_left", max(0, left-asked))
+	say("limit", "quota_limit", limit)
 	if asked > left {
 		m.warning = l.T("quota_over", Args{"Over": amount(l, u, asked-left), "Left": amount(l, u, left)})
 	}
