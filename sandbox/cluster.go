@@ -36,6 +36,7 @@ const (
 	digestAnnotation = "sandbox.rayslice.io/digest" // of what was applied, so that it need not be applied again
 	stageLabel       = "sandbox.rayslice.io/stage"  // on the stages of the fleet
 	poll             = 100 * time.Millisecond
+	patience         = 3 * time.Minute // a loaded machine with two cores needs most of one
 )
 
 // resources are those of the objects that the sandbox installs.
@@ -153,7 +154,7 @@ func (c *cluster) awaitServed(ctx context.Context, crd *unstructured.Unstructure
 			}
 			return false, nil
 		}
-		if err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, served); err != nil {
+		if err := wait.PollUntilContextTimeout(ctx, poll, patience, true, served); err != nil {
 			return fmt.Errorf("the API server does not serve %s of %s/%s: %w", plural, group, name, err)
 		}
 	}
@@ -247,7 +248,7 @@ func (c *cluster) replaceResources(ctx context.Context, want *applycorev1.NodeAp
 // service account that admission asks for.
 func (c *cluster) awaitUsable(ctx context.Context) error {
 	last := errors.New("the API server did not answer")
-	err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
 		last = c.usable(ctx)
 		return last == nil, nil
 	})
