@@ -100,26 +100,29 @@ func (p *postgres) chooseUser() error {
 }
 
 // createHome makes the folder, elsewhere and linked when the server's user may not pass through the sandbox's parents, as
-// when these are root's home.
+// when these are root's home. The link comes last, so that a folder half made is not taken for a whole one.
 func (p *postgres) createHome(link string) error {
 	if _, err := os.Stat(link); err == nil {
 		return nil
 	}
-	folder := link
+	folder := link + ".part"
 	if p.credential != nil && !passable(p.dir) {
 		folder = filepath.Join("/var/tmp", "rayslice-sandbox-"+secret())
-		if err := os.Symlink(folder, link); err != nil {
+	}
+	run := filepath.Join(folder, "run")
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), os.Mkdir(run, 0o700)); err != nil {
+		return err
+	}
+	if p.credential != nil {
+		uid, gid := int(p.credential.Uid), int(p.credential.Gid)
+		if err := errors.Join(os.Chown(folder, uid, gid), os.Chown(run, uid, gid)); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Mkdir(filepath.Join(folder, "run"), 0o700)); err != nil {
-		return err
+	if filepath.Dir(folder) == p.dir {
+		return os.Rename(folder, link)
 	}
-	if p.credential == nil {
-		return nil
-	}
-	uid, gid := int(p.credential.Uid), int(p.credential.Gid)
-	return errors.Join(os.Chown(folder, uid, gid), os.Chown(filepath.Join(folder, "run"), uid, gid))
+	return errors.Join(os.RemoveAll(link), os.Symlink(folder, link))
 }
 
 // passable reports whether every user may reach files below the folder.
