@@ -140,7 +140,7 @@ func addComputedKeys(wanted map[string]string) {
 	add("now_", "rejected", "cancelled")
 	add("error_over_quota", "_gib", "_cards")
 	add("label_", "groups", "pool", "slice_gib")
-	for name := range fullForm().Values() {
+	for name := range valuesOf(fullForm()) {
 		if m := indexed.FindStringSubmatch(name); m != nil {
 			name = m[2]
 		}

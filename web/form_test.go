@@ -13,7 +13,7 @@ import (
 func TestTheFormComesBackAsItWasTyped(t *testing.T) {
 	for name, form := range map[string]RequestForm{"full": fullForm(), "usual": sampleForm(), "wrong": rejectedPage(Frame{Locale: NewLocalizer("en")}).Form} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(form, ParseRequestForm(form.Values())); diff != "" {
+			if diff := cmp.Diff(form, ParseRequestForm(valuesOf(form))); diff != "" {
 				t.Errorf("-typed +read back:\n%s", diff)
 			}
 		})
@@ -89,4 +89,32 @@ func TestDraftNamesWhatIsNotANumber(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// valuesOf returns what a browser would post.
+func valuesOf(f RequestForm) url.Values {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	for name, value := range map[string]string{
+		"team": f.Team, "name": f.Name, "purpose": f.Purpose, "hours": f.Hours, "image": f.Image, "custom_image": f.CustomImage,
+		"ray_version": f.RayVersion, "head.cpu": f.HeadCPU, "head.memory_gib": f.HeadMemoryGiB, "env": f.Env, "pull_secrets": f.PullSecrets,
+	} {
+		set(name, value)
+	}
+	for i, g := range f.Groups {
+		for name, value := range map[string]string{
+			"size": g.Size, "core_percent": g.CorePercent, "per_pod": g.Cards, "workers": g.Workers,
+			"min_workers": g.MinWorkers, "max_workers": g.MaxWorkers, "cpu": g.CPU, "memory_gib": g.MemoryGiB,
+		} {
+			set(path(i, name), value)
+		}
+		if g.Spread {
+			v.Set(path(i, "spread"), "1")
+		}
+	}
+	return v
 }

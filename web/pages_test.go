@@ -290,7 +290,7 @@ func TestStaleDataIsMarked(t *testing.T) {
 }
 
 func TestPagesWithAStreamRefreshThemselves(t *testing.T) {
-	row := sampleRow(sampleTime, rayslice.StateReady)
+	row := SampleRow(sampleTime, rayslice.StateReady)
 	frame := SampleFrame(NewLocalizer("en"), "/clusters/x", sampleTime)
 	page := render(t, RequestView(RequestPage{Frame: frame, Request: row.Request, Cluster: row.Cluster, Stream: "/clusters/x/events"}))
 	if page.Find(`[hx-ext="sse,morph"][sse-connect="/clusters/x/events"] #live[sse-swap=live]`).Length() != 1 {

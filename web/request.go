@@ -362,11 +362,6 @@ func noConnection(p RequestPage) string {
 	return p.Locale.T("connect_later")
 }
 
-// againAddress returns where to ask for the same again: the form, filled in.
-func againAddress(p RequestPage) string {
-	return "/clusters/new?" + FormFromDraft(p.Request.Draft, p.Catalogue).Values().Encode()
-}
-
 // auditText says what an entry records.
 func auditText(l *Localizer, e rayslice.AuditEntry) string {
 	if e.To != "" && e.From != "" {
