@@ -53,7 +53,7 @@ generate: ## write the Go files of the page templates
 
 .PHONY: generate-check
 generate-check:
-	@fingerprint() { cat web/*_templ.go | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
+	@fingerprint() { find web -name '*_templ.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
 	[ "$$before" = "$$(fingerprint)" ] || { echo "web: generated files were not current; they are now: commit them" >&2; exit 1; }
 
 .PHONY: build

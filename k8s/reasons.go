@@ -40,6 +40,7 @@ const (
 	ReasonNodeUnit        = "node_unit"           // counts in MiB, the catalogue in GiB; Args: offered (per card), card_mib (0 = unknown)
 	ReasonNodeUnlikeCards = "node_unlike_cards"   // Args: cards_gib (all cards together), offered_gib
 	ReasonNodeMode        = "node_mode"           // shared otherwise than its pool says; Args: mode, pool_mode
+	ReasonNodeNoWall      = "node_no_wall"        // labelled cgpu.disable.isolation=true: nothing is enforced there
 	ReasonNodeNoCompute   = "node_no_compute"     // core_mem node without aliyun.com/gpu-core.percentage
 	ReasonNodeSmallCard   = "node_small_card"     // its cards offer less than the pool says; Args: card_gib, pool_gib
 

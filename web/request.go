@@ -184,11 +184,11 @@ func stopWord(p RequestPage) string {
 }
 
 func stopHeading(p RequestPage) string {
-	key := "stop_heading"
+	name := Args{"Name": p.Request.Draft.Name}
 	if p.Request.State == rayslice.StatePending {
-		key = "stop_heading_pending"
+		return p.Locale.T("stop_heading_pending", name)
 	}
-	return p.Locale.T(key, Args{"Name": p.Request.Draft.Name})
+	return p.Locale.T("stop_heading", name)
 }
 
 // podRow is one pod of the workers table.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -67,12 +68,13 @@ func listSamples() []Sample {
 			return ClusterListView(p)
 		}},
 		{"clusters-one", func(f Frame) templ.Component {
-			return ClusterListView(list(f, []ClusterRow{sampleRow(f.Now, rayslice.StateReady)}))
+			return ClusterListView(list(f, []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}))
 		}},
 		{"clusters-every-state", func(f Frame) templ.Component {
 			var rows []ClusterRow
-			for _, s := range rayslice.States() {
-				rows = append(rows, sampleRow(f.Now, s))
+			for i, s := range rayslice.States() {
+				rows = append(rows, SampleRow(f.Now, s))
+				rows[i].Request.ID = fmt.Sprintf("sample%06d", i)
 			}
 			return ClusterListView(list(f, rows))
 		}},
@@ -83,11 +85,11 @@ func listSamples() []Sample {
 		}},
 		{"clusters-stale", func(f Frame) templ.Component {
 			f.DataAge = 9*time.Minute + 12*time.Second
-			return ClusterListView(list(f, []ClusterRow{sampleRow(f.Now, rayslice.StateProvisioning)}))
+			return ClusterListView(list(f, []ClusterRow{SampleRow(f.Now, rayslice.StateProvisioning)}))
 		}},
 		{"clusters-unknown", func(f Frame) templ.Component {
 			f.DataUnknown = true
-			row := sampleRow(f.Now, rayslice.StateProvisioning)
+			row := SampleRow(f.Now, rayslice.StateProvisioning)
 			row.Cluster = rayslice.Cluster{}
 			return ClusterListView(list(f, []ClusterRow{row}))
 		}},
@@ -102,7 +104,7 @@ func manyRows(now time.Time) []ClusterRow {
 	}
 	var rows []ClusterRow
 	for i := range 40 {
-		row := sampleRow(now, rayslice.States()[i%len(rayslice.States())])
+		row := SampleRow(now, rayslice.States()[i%len(rayslice.States())])
 		row.Request.ID = fmt.Sprintf("sample%06d", i)
 		row.Request.Draft.Name = names[i%len(names)]
 		rows = append(rows, row)
@@ -114,7 +116,7 @@ func teamSamples() []Sample {
 	team := rayslice.Team{Name: "vision", Namespace: "team-vision"}
 	return []Sample{
 		{"team", func(f Frame) templ.Component {
-			rows := []ClusterRow{sampleRow(f.Now, rayslice.StateReady), sampleRow(f.Now, rayslice.StatePending)}
+			rows := []ClusterRow{SampleRow(f.Now, rayslice.StateReady), SampleRow(f.Now, rayslice.StatePending)}
 			rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
 			return TeamView(TeamPage{Frame: f, Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
 		}},
@@ -123,7 +125,7 @@ func teamSamples() []Sample {
 		}},
 		{"team-over-limit", func(f Frame) templ.Component {
 			quota := rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: quota, Rows: []ClusterRow{sampleRow(f.Now, rayslice.StateReady)}})
+			return TeamView(TeamPage{Frame: f, Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
 		}},
 	}
 }
@@ -197,6 +199,21 @@ func samplePage(f Frame, form RequestForm) NewRequestPage {
 		draft.Normalize(p.Catalogue)
 		p.Charge = draft.Charge()
 	}
+	return p
+}
+
+// SamplePreview returns what the portal would answer to POST /clusters/preview with the form; the YAML is always the same.
+func SamplePreview(f Frame, form RequestForm) NewRequestPage {
+	p := samplePage(f, form)
+	draft, err := form.Draft()
+	if err == nil {
+		draft.Normalize(p.Catalogue)
+		err = draft.Validate(p.Catalogue)
+	}
+	if err == nil {
+		p.YAML = sampleYAML
+	}
+	errors.As(err, &p.Problem)
 	return p
 }
 

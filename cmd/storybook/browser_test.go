@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,10 +40,10 @@ func newBrowser(t *testing.T) context.Context {
 		t.Skipf("no Chromium at %s: apt-get install chromium fonts-noto-cjk", chromium)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute))
+		chromedp.WSURLReadTimeout(time.Minute))
 	allocator, stopAllocator := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stopAllocator)
-	browser, stopBrowser := chromedp.NewContext(allocator)
+	browser, stopBrowser := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf))
 	t.Cleanup(stopBrowser)
 	if err := chromedp.Run(browser); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestEverySampleIsAccessibleInABrowser(t *testing.T) {
 				ctx, cancel := context.WithTimeout(browser, time.Minute)
 				defer cancel()
 				lookAt(t, ctx, fmt.Sprintf("%s/%s?lang=%s", server.URL, sample.Name, language.Code), name)
-				if lines := said.take(); len(lines) > 0 {
+				if lines := slices.DeleteFunc(said.take(), expected); len(lines) > 0 {
 					t.Errorf("the console says:\n%s", strings.Join(lines, "\n"))
 				}
 			})
@@ -138,17 +139,22 @@ func TestEverySampleIsAccessibleInABrowser(t *testing.T) {
 	}
 }
 
+// expected are complaints that belong to a sample: its form is wrong, so its preview is answered with 422.
+func expected(line string) bool { return strings.Contains(line, "422 (Unprocessable Entity)") }
+
 // lookAt opens a page wide and narrow, light and dark. Only colours differ in the dark.
 func lookAt(t *testing.T, ctx context.Context, address, name string) {
 	t.Helper()
 	var light, dark []string
 	var overflow int
+	var narrow []string
 	err := chromedp.Run(ctx,
 		chromedp.EmulateViewport(1280, 900), scheme("light"), chromedp.Navigate(address), shoot(name),
 		chromedp.Evaluate(axe, nil), violations("", &light),
 		scheme("dark"), violations("color-contrast", &dark), shoot(name+"-dark"),
 		chromedp.EmulateViewport(390, 844), shoot(name+"-narrow"),
 		chromedp.Evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow),
+		chromedp.Evaluate(`[...document.querySelectorAll(".panel, .field input, .field select")].filter(e => e.checkVisibility() && e.offsetWidth < 100).map(e => e.outerHTML.slice(0, 200))`, &narrow),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -158,5 +164,8 @@ func lookAt(t *testing.T, ctx context.Context, address, name string) {
 	}
 	if overflow > 0 {
 		t.Errorf("at 390 px the page is %d px too wide", overflow)
+	}
+	for _, e := range narrow {
+		t.Errorf("at 390 px this is squeezed: %s", e)
 	}
 }
