@@ -66,7 +66,7 @@ func (v visitor) open(web *httptest.Server, path, lastID string) *stream {
 	if lastID != "" {
 		r.Header.Set("Last-Event-ID", lastID)
 	}
-	response, err := web.Client().Do(r)
+	response, err := web.Client().Do(r) //nolint:bodyclose // the stream closes it when the test ends
 	if err != nil {
 		v.p.t.Fatal(err)
 	}

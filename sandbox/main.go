@@ -38,16 +38,22 @@ func main() {
 	)
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
+	context.AfterFunc(ctx, cancel) // a second Ctrl-C ends us at once, and the kernel the rest
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	dir, err := filepath.Abs(line.Dir)
 	if err == nil {
 		err = parsed.Run(folder(dir))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		if !errors.Is(err, errShown) {
+			fmt.Fprintln(os.Stderr, "sandbox:", err)
+		}
 		os.Exit(1)
 	}
 }
+
+// errShown is a failure about which people have been told.
+var errShown = errors.New("shown already")
 
 // folder is the absolute path of a sandbox's folder.
 type folder string
