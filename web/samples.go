@@ -136,10 +136,9 @@ func errorSamples() []Sample {
 			return ErrorView(ErrorPage{Frame: f, Status: status, Problem: problem})
 		}}
 	}
-	notFound, _ := rayslice.NotFound("request").(*rayslice.Error)
 	return []Sample{
 		sample(403, &rayslice.Error{Kind: rayslice.KindForbidden, Code: "stop_not_allowed"}),
-		sample(404, notFound),
+		sample(404, problemOf(rayslice.NotFound("request"))),
 		sample(405, &rayslice.Error{Code: "method_not_allowed"}),
 		sample(409, &rayslice.Error{Kind: rayslice.KindConflict, Code: "state_changed", Args: Args{"state": rayslice.StateStopped, "expected": rayslice.StateReady}}),
 		sample(422, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "invalid_fields", Fields: []rayslice.FieldError{
@@ -213,8 +212,14 @@ func SamplePreview(f Frame, form RequestForm) NewRequestPage {
 	if err == nil {
 		p.YAML = sampleYAML
 	}
-	errors.As(err, &p.Problem)
+	p.Problem = problemOf(err)
 	return p
+}
+
+func problemOf(err error) *rayslice.Error {
+	var problem *rayslice.Error
+	errors.As(err, &problem)
+	return problem
 }
 
 func formSamples() []Sample {
@@ -241,7 +246,7 @@ func formSamples() []Sample {
 			form := sampleForm()
 			form.Groups[0].Workers = "6"
 			p := samplePage(f, form)
-			p.Problem, _ = p.Quotas[1].OverQuota(p.Charge).(*rayslice.Error)
+			p.Problem = problemOf(p.Quotas[1].OverQuota(p.Charge))
 			p.YAML = sampleYAML
 			return NewRequestView(p)
 		}},
