@@ -118,22 +118,28 @@ func teamSamples() []Sample {
 		{"team", func(f Frame) templ.Component {
 			rows := []ClusterRow{SampleRow(f.Now, rayslice.StateReady), SampleRow(f.Now, rayslice.StatePending)}
 			rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
 		}},
 		{"team-empty", func(f Frame) templ.Component {
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
 		}},
 		{"team-over-limit", func(f Frame) templ.Component {
 			quota := rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
 		}},
 	}
+}
+
+// at returns the frame of a page at another address.
+func at(f Frame, path string) Frame {
+	f.Path = path
+	return f
 }
 
 func errorSamples() []Sample {
 	sample := func(status int, problem *rayslice.Error) Sample {
 		return Sample{fmt.Sprintf("error-%d", status), func(f Frame) templ.Component {
-			return ErrorView(ErrorPage{Frame: f, Status: status, Problem: problem})
+			return ErrorView(ErrorPage{Frame: at(f, "/nowhere"), Status: status, Problem: problem})
 		}}
 	}
 	return []Sample{
