@@ -27,7 +27,11 @@ func demo(ctx context.Context, config Config, command demoCommand) error {
 		return err
 	}
 	defer sandbox(context.WithoutCancel(ctx), command, "down") //nolint:errcheck // it says itself what failed
-	if err := useSandbox(&config, command.Dir); err != nil {
+	admin, err := useSandbox(&config, command.Dir)
+	if err != nil {
+		return err
+	}
+	if err := grantRights(ctx, admin); err != nil {
 		return err
 	}
 	logFile, err := os.OpenFile(filepath.Join(command.Dir, "portal.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -71,19 +75,20 @@ func sandbox(ctx context.Context, command demoCommand, args ...string) error {
 	return nil
 }
 
-// useSandbox points the configuration at the sandbox that runs in dir.
-func useSandbox(config *Config, dir string) error {
+// useSandbox points the configuration at the sandbox that runs in dir, and returns an administrator's kubeconfig.
+func useSandbox(config *Config, dir string) (admin string, err error) {
 	content, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	var state struct {
+		Kubeconfig       string `json:"kubeconfig"`
 		PortalKubeconfig string `json:"portalKubeconfig"`
 		DatabaseURL      string `json:"databaseURL"`
 	}
 	if err := json.Unmarshal(content, &state); err != nil {
-		return fmt.Errorf("state of the sandbox: %w", err)
+		return "", fmt.Errorf("state of the sandbox: %w", err)
 	}
 	config.Kubeconfig, config.DatabaseURL = state.PortalKubeconfig, state.DatabaseURL
-	return nil
+	return state.Kubeconfig, nil
 }
