@@ -87,7 +87,7 @@ func planLive(request Request, have Cluster, now time.Time) Step {
 		return attention(request, Reason{Code: ReasonNameTaken})
 	case !have.Exists && !have.Confirmed:
 		return Step{Action: ActionConfirm}
-	case !have.Exists && request.ClusterUID != "":
+	case !have.Exists && wasSeen(request):
 		return Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonGoneOutside}}
 	case !have.Exists:
 		return Step{Action: ActionApply, To: StateProvisioning}
@@ -97,6 +97,11 @@ func planLive(request Request, have Cluster, now time.Time) Step {
 		return Step{Action: ActionMove, To: StateProvisioning} // applied before, the reply was lost: adopt
 	}
 	return planHealth(request, have, now)
+}
+
+// wasSeen reports whether the RayCluster has stood there before, so that its absence means that somebody deleted it.
+func wasSeen(request Request) bool {
+	return request.ClusterUID != "" || request.State == StateProvisioning || request.State == StateReady
 }
 
 // planHealth compares an existing cluster with what was approved.

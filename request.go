@@ -2,6 +2,8 @@ package rayslice
 
 import (
 	"crypto/rand"
+	"encoding/json"
+	"math"
 	"strings"
 	"time"
 )
@@ -33,6 +35,21 @@ type Reason struct {
 	Code   string         `json:"code"`
 	Args   map[string]any `json:"args,omitempty"`
 	Detail string         `json:"detail,omitempty"`
+}
+
+// UnmarshalJSON reads whole numbers in Args back as int, as they were written, so that the same reason makes the same
+// sentence before and after it was stored.
+func (r *Reason) UnmarshalJSON(raw []byte) error {
+	type plain Reason
+	if err := json.Unmarshal(raw, (*plain)(r)); err != nil {
+		return err
+	}
+	for name, value := range r.Args {
+		if f, ok := value.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			r.Args[name] = int(f)
+		}
+	}
+	return nil
 }
 
 // IsZero reports whether there is nothing to say.

@@ -1,0 +1,106 @@
+package handlers
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/static"
+	"github.com/rayslice/rayslice/web"
+)
+
+// page renders into a buffer first, so that a component that fails half-way still becomes a whole error page.
+func page(c echo.Context, status int, component templ.Component) error {
+	var b bytes.Buffer
+	if err := component.Render(c.Request().Context(), &b); err != nil {
+		return err
+	}
+	return c.HTMLBlob(status, b.Bytes())
+}
+
+// frame returns what every page has around its content, as far as it is known without asking the database.
+func (s *Server) frame(c echo.Context) web.Frame {
+	v := visitOf(c)
+	return web.Frame{
+		Locale: v.locale, User: v.identity.user, Path: pathOfPage(c.Request()), Now: s.now(),
+		Demo: s.config.Demo, Version: s.config.Version, RequestID: v.id,
+	}
+}
+
+// pathOfPage returns where the language switch comes back to: a form's answer has no address of its own.
+func pathOfPage(r *http.Request) string {
+	if safeMethod(r.Method) {
+		return r.URL.RequestURI()
+	}
+	return r.URL.Path
+}
+
+// liveFrame returns the frame with what is known about the Kubernetes cluster as a whole.
+func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
+	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	return withFleet(s.frame(c), fleet), err
+}
+
+func withFleet(frame web.Frame, fleet rayslice.Fleet) web.Frame {
+	frame.Problems = fleet.Problems
+	frame.DataUnknown = fleet.ObservedAt.IsZero()
+	if !frame.DataUnknown {
+		frame.DataAge = frame.Now.Sub(fleet.ObservedAt)
+	}
+	return frame
+}
+
+// formValues reads a posted form. Query parameters do not count, and any other content type is refused.
+func formValues(c echo.Context) (url.Values, error) {
+	r := c.Request()
+	if mediaType(r) != echo.MIMEApplicationForm {
+		return nil, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", map[string]any{"want": echo.MIMEApplicationForm}, nil)
+	}
+	if err := r.ParseForm(); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return nil, err
+		}
+		return nil, rayslice.Invalid(rayslice.FieldError{Field: "body", Code: rayslice.CodeCharacters})
+	}
+	return r.PostForm, nil
+}
+
+func mediaType(r *http.Request) string {
+	t, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
+	if err != nil {
+		return ""
+	}
+	return t
+}
+
+// withQuery returns an address with its query, if any.
+func withQuery(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// without returns a copy of the query that lacks one parameter.
+func without(query url.Values, name string) url.Values {
+	rest := maps.Clone(query)
+	rest.Del(name)
+	return rest
+}
+
+var staticFiles = static.Handler()
+
+// showStatic serves the embedded files, which are the same for everybody.
+func showStatic(c echo.Context) error {
+	c.Response().Header().Del("Vary")
+	staticFiles.ServeHTTP(c.Response(), c.Request())
+	return nil
+}

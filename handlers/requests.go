@@ -1,0 +1,386 @@
+package handlers
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
+	"github.com/rayslice/rayslice/web"
+)
+
+// listLength is how many requests one page of the list has.
+const listLength = 50
+
+// previewID stands in a preview where the request's id will be.
+const previewID = "previewonly2"
+
+var requestIDFormat = regexp.MustCompile(`^[a-z2-7]{12}$`)
+
+// requestID returns the id in the path. What cannot be an id is not found, like an id that does not exist.
+func requestID(c echo.Context) (string, error) {
+	id := c.Param("id")
+	if !requestIDFormat.MatchString(id) {
+		return "", rayslice.NotFound("request")
+	}
+	return id, nil
+}
+
+// showClusters lists the requests the visitor may see.
+func (s *Server) showClusters(c echo.Context) error {
+	p, err := s.clusterList(c)
+	if err != nil {
+		return err
+	}
+	return page(c, http.StatusOK, web.ClusterListView(p))
+}
+
+// clusterList reads the list as the address asks for it; the page and its event stream both show it.
+func (s *Server) clusterList(c echo.Context) (web.ClusterList, error) {
+	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
+	filter, err := readFilter(actor, query, listLength)
+	if err != nil {
+		return web.ClusterList{}, err
+	}
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return web.ClusterList{}, err
+	}
+	found, err := s.requests(ctx, actor, filter)
+	if err != nil {
+		return web.ClusterList{}, err
+	}
+	rows, err := s.rows(ctx, actor, found.Requests)
+	if err != nil {
+		return web.ClusterList{}, err
+	}
+	quotas, err := s.config.Store.Quotas(ctx, actor)
+	if err != nil {
+		return web.ClusterList{}, err
+	}
+	p := web.ClusterList{
+		Frame: frame, Rows: rows, Quotas: quotas, Teams: teamsOf(quotas),
+		Filter: web.ListFilter{State: query.Get("state"), Team: query.Get("team"), Search: query.Get("q"), Mine: query.Get("mine") == "1"},
+		Stream: withQuery("/clusters/events", query),
+	}
+	if query.Get("cursor") != "" {
+		p.First = withQuery("/clusters", without(query, "cursor"))
+	}
+	if found.Next != "" {
+		next := without(query, "cursor")
+		next.Set("cursor", found.Next)
+		p.Next = withQuery("/clusters", next)
+	}
+	return p, nil
+}
+
+// requests reads one page of the list. A cursor is called by the name that visitors know it by.
+func (s *Server) requests(ctx context.Context, actor rayslice.User, filter store.RequestFilter) (store.RequestPage, error) {
+	found, err := s.config.Store.Requests(ctx, actor, filter)
+	if rayslice.KindOf(err) == rayslice.KindInvalid {
+		err = rayslice.Invalid(rayslice.FieldError{Field: "cursor", Code: rayslice.CodeCharacters})
+	}
+	return found, err
+}
+
+// rows joins requests with what Kubernetes reported about them.
+func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []rayslice.Request) ([]web.ClusterRow, error) {
+	ids := make([]string, len(requests))
+	for i, r := range requests {
+		ids[i] = r.ID
+	}
+	clusters, err := s.config.Store.Clusters(ctx, actor, ids)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]web.ClusterRow, len(requests))
+	for i, r := range requests {
+		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID]}
+	}
+	return rows, nil
+}
+
+// newRequest shows the form.
+func (s *Server) newRequest(c echo.Context) error {
+	form, err := s.firstForm(c)
+	if err != nil {
+		return err
+	}
+	p, err := s.newRequestPage(c, form, rand.Text())
+	if err != nil {
+		return err
+	}
+	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
+		p.Charge = draft.Charge()
+	}
+	return page(c, http.StatusOK, web.NewRequestView(p))
+}
+
+// firstForm returns the form as the address asks for it: like an earlier request, as it was when the session ended, or
+// as a newcomer finds it.
+func (s *Server) firstForm(c echo.Context) (web.RequestForm, error) {
+	query := c.QueryParams()
+	switch {
+	case query.Has("from"):
+		id := query.Get("from")
+		if !requestIDFormat.MatchString(id) {
+			return web.RequestForm{}, rayslice.NotFound("request")
+		}
+		earlier, err := s.config.Store.Request(c.Request().Context(), user(c), id)
+		return web.FormFromDraft(earlier.Draft, s.config.Catalogue), err
+	case query.Has("name"):
+		return web.ParseRequestForm(query), nil
+	}
+	team := query.Get("team")
+	if !user(c).CanAsk(team) {
+		team = firstTeam(user(c))
+	}
+	return web.NewRequestForm(s.config.Catalogue, team), nil
+}
+
+// previewRequest shows what the form would cost and apply, and writes nothing.
+func (s *Server) previewRequest(c echo.Context) error {
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	form := web.ParseRequestForm(values)
+	p, err := s.newRequestPage(c, form, formKey(values))
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
+		p.Charge = draft.Charge()
+		p.YAML, err = s.preview(c.Request().Context(), user(c), draft)
+		if err != nil {
+			return err
+		}
+	} else if status, p.Problem = explain(err); p.Problem.Kind != rayslice.KindInvalid {
+		return err
+	}
+	if c.Request().Header.Get("HX-Request") == "true" {
+		return page(c, status, web.RequestPreview(p))
+	}
+	return page(c, status, web.NewRequestView(p))
+}
+
+// createRequest asks for the cluster. A refused form comes back filled in, with the reason.
+func (s *Server) createRequest(c echo.Context) error {
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	form, key := web.ParseRequestForm(values), formKey(values)
+	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	draft, err := s.draftOf(user(c), form, fleet)
+	if err != nil {
+		return s.refuseForm(c, form, key, err)
+	}
+	request, err := s.config.Store.CreateRequest(c.Request().Context(), user(c), draft, key)
+	if err != nil {
+		return s.refuseForm(c, form, key, err)
+	}
+	return c.Redirect(http.StatusSeeOther, "/clusters/"+request.ID)
+}
+
+// refuseForm answers with the same form, filled in. Errors that changing the form cannot mend are passed on.
+func (s *Server) refuseForm(c echo.Context, form web.RequestForm, key string, cause error) error {
+	status, problem := explain(cause)
+	if problem.Kind != rayslice.KindInvalid && problem.Kind != rayslice.KindOverQuota && problem.Kind != rayslice.KindConflict {
+		return cause
+	}
+	if problem.Code == codeKeyReused {
+		key = rand.Text() // the form was changed after it had been sent once: from now on it is another request
+	}
+	p, err := s.newRequestPage(c, form, key)
+	if err != nil {
+		return err
+	}
+	visitOf(c).failure, p.Problem = cause, problem
+	if asked, ok := problem.Args["asked_gib"].(int); ok {
+		cards, _ := problem.Args["asked_cards"].(int)
+		p.Charge = rayslice.Charge{GiB: asked, Cards: cards}
+	}
+	return page(c, status, web.NewRequestView(p))
+}
+
+// codeKeyReused is the store's refusal of a key that came with another body before.
+const codeKeyReused = "idempotency_key_reused"
+
+var saneKey = regexp.MustCompile(`^[!-~]{1,255}$`)
+
+// formKey returns the key that makes sending the form twice ask once; a form without a sane one gets a new key.
+func formKey(values url.Values) string {
+	if key := values.Get("idempotency_key"); saneKey.MatchString(key) {
+		return key
+	}
+	return rand.Text()
+}
+
+func teamsOf(quotas []rayslice.Quota) []string {
+	var teams []string
+	for _, q := range quotas {
+		teams = append(teams, q.Team)
+	}
+	return teams
+}
+
+// firstTeam returns the team a new form begins with, "" for somebody without a team.
+func firstTeam(u rayslice.User) string {
+	if teams := u.Teams(); len(teams) > 0 {
+		return teams[0]
+	}
+	return ""
+}
+
+// newRequestPage returns the form's page without what depends on the form being right.
+func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string) (web.NewRequestPage, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	fleet, err := s.config.Store.Fleet(ctx)
+	if err != nil {
+		return web.NewRequestPage{}, err
+	}
+	all, err := s.config.Store.Quotas(ctx, actor)
+	if err != nil {
+		return web.NewRequestPage{}, err
+	}
+	var quotas []rayslice.Quota
+	for _, q := range all {
+		if actor.CanAsk(q.Team) { // an admin sees every team, and asks only in their own
+			quotas = append(quotas, q)
+		}
+	}
+	return web.NewRequestPage{
+		Frame: withFleet(s.frame(c), fleet), Form: form, Catalogue: s.config.Catalogue, Fleet: fleet, Quotas: quotas, IdempotencyKey: key,
+	}, nil
+}
+
+// draftOf turns a form into a draft that may be sent to the store.
+func (s *Server) draftOf(actor rayslice.User, form web.RequestForm, fleet rayslice.Fleet) (rayslice.RequestDraft, error) {
+	draft, err := form.Draft()
+	if err != nil {
+		return draft, err
+	}
+	return draft, s.check(actor, &draft, fleet)
+}
+
+// check completes a draft and names what is wrong with it. Another team is answered like one that does not exist.
+func (s *Server) check(actor rayslice.User, draft *rayslice.RequestDraft, fleet rayslice.Fleet) error {
+	draft.Normalize(s.config.Catalogue)
+	if err := draft.Validate(s.config.Catalogue); err != nil {
+		return err
+	}
+	bad := closedPools(*draft, fleet)
+	if !actor.CanAsk(draft.Team) {
+		bad = append(bad, rayslice.FieldError{Field: "team", Code: rayslice.CodeTeamUnknown})
+	}
+	return rayslice.Invalid(bad...)
+}
+
+// closedPools names the groups whose pool the nodes themselves have closed, e.g. because they count in different units.
+func closedPools(draft rayslice.RequestDraft, fleet rayslice.Fleet) []rayslice.FieldError {
+	var bad []rayslice.FieldError
+	for i, g := range draft.Groups {
+		for _, p := range fleet.Pools {
+			if p.Pool == g.Pool && !p.Blocked.IsZero() {
+				bad = append(bad, rayslice.FieldError{Field: fmt.Sprintf("groups[%d].pool", i), Code: rayslice.CodePoolClosed, Args: map[string]any{"pool": p.Pool}})
+			}
+		}
+	}
+	return bad
+}
+
+// preview renders what would be applied. Only the name is not the real one yet.
+func (s *Server) preview(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft) (string, error) {
+	team, err := s.config.Store.Team(ctx, actor, draft.Team)
+	if err != nil {
+		return "", err
+	}
+	return s.config.Render(rayslice.Request{
+		ID: previewID, Team: team.Name, Namespace: team.Namespace, Owner: actor, Draft: draft, Charge: draft.Charge(),
+	})
+}
+
+// showRequest shows one request and its cluster.
+func (s *Server) showRequest(c echo.Context) error {
+	p, err := s.requestPage(c)
+	if err != nil {
+		return err
+	}
+	if p.YAML, err = s.config.Render(p.Request); err != nil {
+		return err
+	}
+	return page(c, http.StatusOK, web.RequestView(p))
+}
+
+// requestPage reads one request with all that its page shows; the page and its event stream both show it.
+func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	id, err := requestID(c)
+	if err != nil {
+		return web.RequestPage{}, err
+	}
+	request, err := s.config.Store.Request(ctx, actor, id)
+	if err != nil {
+		return web.RequestPage{}, err
+	}
+	clusters, err := s.config.Store.Clusters(ctx, actor, []string{id})
+	if err != nil {
+		return web.RequestPage{}, err
+	}
+	audit, err := s.config.Store.Audit(ctx, actor, id)
+	if err != nil {
+		return web.RequestPage{}, err
+	}
+	slices.Reverse(audit) // the page shows the latest first
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return web.RequestPage{}, err
+	}
+	return web.RequestPage{
+		Frame: frame, Request: request, Cluster: clusters[id], Catalogue: s.config.Catalogue, Audit: audit,
+		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
+		Stream: "/clusters/" + id + "/events",
+	}, nil
+}
+
+// showYAML shows what is applied for a request.
+func (s *Server) showYAML(c echo.Context) error {
+	id, err := requestID(c)
+	if err != nil {
+		return err
+	}
+	request, err := s.config.Store.Request(c.Request().Context(), user(c), id)
+	if err != nil {
+		return err
+	}
+	yaml, err := s.config.Render(request)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderContentDisposition, `inline; filename="`+request.ObjectName()+`.yaml"`)
+	return c.Blob(http.StatusOK, "text/plain; charset=utf-8", []byte(yaml)) // browsers show plain text and download YAML
+}
+
+// stopRequest stops the cluster, or takes back a request that waits.
+func (s *Server) stopRequest(c echo.Context) error {
+	id, err := requestID(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.config.Store.StopRequest(c.Request().Context(), user(c), id); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, "/clusters/"+id)
+}

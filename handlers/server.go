@@ -1,0 +1,114 @@
+// Package handlers answers HTTP: pages for people, JSON for programs, and the event streams that keep pages fresh. It
+// talks to the store and never to Kubernetes, so a page renders while the API server is away.
+package handlers
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
+)
+
+// Config is what a Server needs. Every field without "optional" must be set.
+type Config struct {
+	Store       *store.Store
+	Sessions    *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
+	Catalogue   rayslice.Catalogue                     // what may be asked for
+	Render      func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
+	Health      func() Health                          // optional: what the cluster side says about itself
+	Metrics     *prometheus.Registry                   // served at /metrics
+	Logger      *slog.Logger
+	Demo        bool             // personas instead of passwords, and Tokens
+	Tokens      map[string]int64 // optional: bearer token → user id; demo mode only
+	Version     string
+	PublicURL   string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
+	BaseContext context.Context // optional: when it ends, so do the event streams
+}
+
+// Health is what the cluster side says about itself. The zero Health means: nothing read yet.
+type Health struct {
+	Synced    bool          // the caches have been filled once
+	WatchAge  time.Duration // since the watches last said anything, or since the start
+	Leader    bool          // this replica reconciles
+	LastError string        // for the log and admins
+}
+
+// Server is the portal's HTTP side. Close it before the http.Server is shut down: Shutdown waits for open event
+// streams and does not end them (golang/go#41344).
+type Server struct {
+	config      Config
+	public      *url.URL
+	echo        *echo.Echo
+	sessions    *scs.SessionManager
+	crossOrigin *http.CrossOriginProtection
+	tokens      map[[sha256.Size]byte]int64 // by hash, so that looking one up does not leak it through time
+	streams     *hub
+	metrics     *metrics
+	timing      timing
+	now         func() time.Time
+
+	context   context.Context // ends with Close
+	cancel    context.CancelFunc
+	listening sync.WaitGroup
+}
+
+// New returns a server that has begun to listen for changes. It fails when PublicURL is no http(s) URL or the metrics
+// are registered already.
+func New(config Config) (*Server, error) {
+	public, err := url.Parse(config.PublicURL)
+	if err != nil || public.Host == "" || (public.Scheme != "http" && public.Scheme != "https") {
+		return nil, fmt.Errorf("public URL %q: want http://host or https://host", config.PublicURL)
+	}
+	if config.BaseContext == nil {
+		config.BaseContext = context.Background()
+	}
+	if config.Health == nil {
+		config.Health = func() Health { return Health{} }
+	}
+	s := &Server{config: config, public: public, timing: defaultTiming(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
+		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
+	}
+	if s.metrics, err = newMetrics(config.Metrics); err != nil {
+		return nil, err
+	}
+	s.sessions = newSessions(config.Sessions, public.Scheme == "https")
+	s.tokens = hashTokens(config)
+	s.streams = newHub(s.metrics)
+	s.context, s.cancel = context.WithCancel(config.BaseContext)
+	s.echo = s.routes()
+	s.listening.Go(s.listen)
+	return s, nil
+}
+
+// hashTokens keeps the demo tokens by their hash; outside demo mode there are none.
+func hashTokens(config Config) map[[sha256.Size]byte]int64 {
+	hashed := map[[sha256.Size]byte]int64{}
+	if config.Demo {
+		for token, user := range config.Tokens {
+			hashed[sha256.Sum256([]byte(token))] = user
+		}
+	}
+	return hashed
+}
+
+// ServeHTTP answers one HTTP request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// Close ends every event stream and stops listening for changes. Other requests are still answered.
+func (s *Server) Close() {
+	s.cancel()
+	s.listening.Wait()
+}

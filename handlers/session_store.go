@@ -1,0 +1,78 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rayslice/rayslice"
+)
+
+// sessionStore keeps scs sessions in Postgres. It does what scs's pgxstore does, but passes the request's context on, so
+// that a database that hangs does not hold every visitor's connection, and it needs no goroutine to tidy up.
+type sessionStore struct{ pool *pgxpool.Pool }
+
+// sessionWait bounds each query, also where the caller's context has no end.
+const sessionWait = 5 * time.Second
+
+// FindCtx returns the data of a session; exists is false when there is none or its time is over.
+func (s sessionStore) FindCtx(ctx context.Context, token string) (data []byte, exists bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, `
+		SELECT data
+		  FROM sessions
+		 WHERE token = $1
+		   AND expiry > now()`, token).Scan(&data)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, false, nil
+	}
+	return data, err == nil, away(err)
+}
+
+// CommitCtx writes a session. Sessions are written at sign-in only, so this is also when old ones are swept out.
+func (s sessionStore) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	batch := &pgx.Batch{}
+	batch.Queue(`DELETE FROM sessions WHERE expiry <= now()`)
+	batch.Queue(`
+		INSERT INTO sessions (token, data, expiry)
+		VALUES ($1, $2, $3)
+		    ON CONFLICT (token) DO UPDATE
+		   SET data = EXCLUDED.data,
+		       expiry = EXCLUDED.expiry`, token, data, expiry)
+	return away(s.pool.SendBatch(ctx, batch).Close())
+}
+
+// DeleteCtx ends a session; one that is gone already is no error.
+func (s sessionStore) DeleteCtx(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, `DELETE FROM sessions WHERE token = $1`, token)
+	return away(err)
+}
+
+// away says that sessions cannot be read or written now: nothing a visitor can send makes these queries fail.
+func away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_unavailable", Err: err}
+}
+
+// Find is FindCtx for callers without a context.
+func (s sessionStore) Find(token string) ([]byte, bool, error) {
+	return s.FindCtx(context.Background(), token)
+}
+
+// Commit is CommitCtx for callers without a context.
+func (s sessionStore) Commit(token string, data []byte, expiry time.Time) error {
+	return s.CommitCtx(context.Background(), token, data, expiry)
+}
+
+// Delete is DeleteCtx for callers without a context.
+func (s sessionStore) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }

@@ -1,0 +1,134 @@
+package k8s
+
+import (
+	"context"
+	"time"
+
+	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rayslice/rayslice"
+)
+
+const byRequest = "request" // name of the pods' index
+
+// caches hold what the API server says, slimmed, shared by everything in the portal: the number of viewers never adds
+// a call.
+type caches struct {
+	clusters cache.SharedIndexInformer
+	pods     cache.SharedIndexInformer
+	nodes    cache.SharedIndexInformer
+	events   *eventStore
+
+	pulses []*pulse // of clusters, pods, nodes and the two event watches
+	feeds  []*cache.Reflector
+}
+
+// newCaches prepares the watches; nothing is read before run. wake is called with the id of every request something
+// happened to, fleet when a node changed, alive when a watch works again.
+func newCaches(c clients, silence time.Duration, wake func(id string), fleet, alive func()) *caches {
+	k := &caches{events: newEventStore(wake)}
+	newPulse := func(name string) *pulse {
+		p := &pulse{name: name, silence: silence, onLife: alive}
+		k.pulses = append(k.pulses, p)
+		return p
+	}
+	labelled := func(o *metav1.ListOptions) { o.LabelSelector = LabelRequest }
+
+	rays := c.ray.RayV1().RayClusters(metav1.NamespaceAll)
+	k.clusters = informer(newPulse("rayclusters").listWatch(listOf(rays.List), rays.Watch, labelled), &rayv1.RayCluster{}, slimCluster)
+	pods := c.core.CoreV1().Pods(metav1.NamespaceAll)
+	k.pods = informer(newPulse("pods").listWatch(listOf(pods.List), pods.Watch, labelled), &corev1.Pod{}, slimPod)
+	nodes := c.core.CoreV1().Nodes()
+	k.nodes = informer(newPulse("nodes").listWatch(listOf(nodes.List), nodes.Watch, func(*metav1.ListOptions) {}), &corev1.Node{}, slimNode)
+
+	events := c.core.CoreV1().Events(metav1.NamespaceAll)
+	for _, kind := range []string{"RayCluster", "Pod"} {
+		about := func(o *metav1.ListOptions) { o.FieldSelector = "involvedObject.kind=" + kind }
+		lw := newPulse("events of "+kind).listWatch(listOf(events.List), events.Watch, about)
+		k.feeds = append(k.feeds, cache.NewNamedReflector("events/"+kind, lw, &corev1.Event{}, k.events.of(kind), 0))
+	}
+
+	wakeOwner := func(obj any) { wake(idOf(obj)) }
+	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
+	must(k.pods.AddEventHandler(onChange(wakeOwner)))
+	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
+	return k
+}
+
+// run keeps the caches up to date until ctx ends.
+func (k *caches) run(ctx context.Context) {
+	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes} {
+		go i.RunWithContext(ctx)
+	}
+	for _, feed := range k.feeds {
+		go feed.RunWithContext(ctx)
+	}
+}
+
+// synced reports whether RayClusters and pods have been read once.
+func (k *caches) synced() bool { return k.clusters.HasSynced() && k.pods.HasSynced() }
+
+// see returns what the caches hold about the request.
+func (k *caches) see(request rayslice.Request) sighting {
+	var seen sighting
+	if obj, ok, _ := k.clusters.GetIndexer().GetByKey(request.Namespace + "/" + request.ObjectName()); ok {
+		seen.cluster = obj.(*rayv1.RayCluster)
+	}
+	found, _ := k.pods.GetIndexer().ByIndex(byRequest, request.ID)
+	for _, obj := range found {
+		if pod := obj.(*corev1.Pod); pod.Namespace == request.Namespace {
+			seen.pods = append(seen.pods, pod)
+		}
+	}
+	seen.events = k.events.about(request.Namespace, request.ID)
+	return seen
+}
+
+func informer(lw *cache.ListWatch, kind runtime.Object, slim cache.TransformFunc) cache.SharedIndexInformer {
+	i := cache.NewSharedIndexInformer(lw, kind, 0, cache.Indexers{byRequest: func(obj any) ([]string, error) {
+		if id := idOf(obj); id != "" {
+			return []string{id}, nil
+		}
+		return nil, nil
+	}})
+	if err := i.SetTransform(slim); err != nil {
+		panic(err) // only after it has been started
+	}
+	return i
+}
+
+// listOf turns a typed List into the one client-go's reflectors want.
+func listOf[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) listFunc {
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
+	}
+}
+
+func onChange(do func(obj any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    do,
+		UpdateFunc: func(_, obj any) { do(obj) },
+		DeleteFunc: do,
+	}
+}
+
+// idOf returns the id in the object's label, also of an object whose deletion was only noticed afterwards.
+func idOf(obj any) string {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	if meta, ok := obj.(metav1.Object); ok {
+		return meta.GetLabels()[LabelRequest]
+	}
+	return ""
+}
+
+func must(_ cache.ResourceEventHandlerRegistration, err error) {
+	if err != nil {
+		panic(err) // only after the informer has been stopped
+	}
+}

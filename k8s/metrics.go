@@ -1,0 +1,80 @@
+package k8s
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rayslice/rayslice"
+)
+
+// metrics are what Prometheus sees of the Kubernetes side.
+type metrics struct {
+	reconcile prometheus.Histogram
+	apply     prometheus.Histogram
+	errors    prometheus.Counter
+}
+
+var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+
+func newMetrics(registry prometheus.Registerer, c *Controller) (metrics, error) {
+	m := metrics{
+		reconcile: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rayslice_reconcile_seconds", Help: "Time of one look at one request.", Buckets: buckets}),
+		apply: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rayslice_apply_seconds", Help: "Time until the API server answered an apply of a RayCluster.", Buckets: buckets}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rayslice_reconcile_errors_total", Help: "Looks that failed and are tried again."}),
+	}
+	all := append(m.gauges(c), m.reconcile, m.apply, m.errors)
+	var failed error
+	for _, collector := range all {
+		failed = errors.Join(failed, registry.Register(collector))
+	}
+	return m, failed
+}
+
+func (m metrics) gauges(c *Controller) []prometheus.Collector {
+	all := []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rayslice_reconcile_queue_depth", Help: "Requests waiting to be looked at."}, c.queueDepth),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rayslice_leader", Help: "1 when this replica is the one that acts."}, c.leads),
+	}
+	for _, p := range c.caches.pulses {
+		labels := prometheus.Labels{"watch": p.name}
+		all = append(all,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "rayslice_watch_age_seconds", Help: "Time since the watch last showed life.", ConstLabels: labels},
+				func() float64 { return p.age(time.Now(), c.started).Seconds() }),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "rayslice_watch_silent_total", Help: "Times a silent watch was listed anew.", ConstLabels: labels},
+				func() float64 { return float64(p.relists.Load()) }))
+	}
+	return all
+}
+
+func (c *Controller) queueDepth() float64 {
+	if q := c.queue.Load(); q != nil {
+		return float64((*q).Len())
+	}
+	return 0
+}
+
+func (c *Controller) leads() float64 {
+	if c.queue.Load() != nil {
+		return 1
+	}
+	return 0
+}
+
+func (m metrics) reconciled(start time.Time, err error) {
+	m.reconcile.Observe(time.Since(start).Seconds())
+	if err != nil && !errors.Is(err, context.Canceled) && rayslice.KindOf(err) != rayslice.KindConflict {
+		m.errors.Inc()
+	}
+}
+
+func (m metrics) timeApply(start time.Time) { m.apply.Observe(time.Since(start).Seconds()) }

@@ -1,0 +1,344 @@
+package k8s
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/rayslice/rayslice"
+)
+
+const (
+	deletingLimit = 2 * time.Minute  // a deletion that takes longer is shown as hanging
+	operatorLimit = 30 * time.Second // KubeRay touches a new RayCluster within a second or two, unless it is busy or away
+)
+
+// problem names the most telling thing that is wrong with a cluster; zero when nothing is.
+func problem(request rayslice.Request, seen sighting, have rayslice.Cluster, now time.Time) rayslice.Reason {
+	switch {
+	case !have.Exists && have.Pods() > 0:
+		return rayslice.Reason{Code: ReasonPodsRemain, Args: map[string]any{"pods": have.Pods()}}
+	case !have.Exists, !have.Ours:
+		return rayslice.Reason{}
+	case have.Deleting:
+		return deletingProblem(seen.cluster, now)
+	}
+	found := []rayslice.Reason{invalidSpec(seen, have), suspended(seen.cluster), replicaFailure(seen.cluster)}
+	if have.Head != nil {
+		found = append(found, have.Head.Problem)
+	}
+	for _, w := range have.Workers {
+		found = append(found, w.Problem)
+	}
+	if have.Head == nil || len(have.Workers) < request.Draft.MinWorkers() {
+		found = append(found, lastWarning(seen.events), operatorSilent(seen, have, now))
+	}
+	for _, reason := range found {
+		if !reason.IsZero() {
+			return reason
+		}
+	}
+	return rayslice.Reason{}
+}
+
+// deletingProblem tells of a deletion that hangs, with who holds it up (ray-project/ray#22505).
+func deletingProblem(c *rayv1.RayCluster, now time.Time) rayslice.Reason {
+	waited := now.Sub(c.DeletionTimestamp.Time)
+	if waited < deletingLimit {
+		return rayslice.Reason{}
+	}
+	return rayslice.Reason{Code: ReasonDeletingSlow, Args: map[string]any{
+		"minutes":    int(waited.Minutes()),
+		"finalizers": clean(strings.Join(c.Finalizers, ", ")),
+	}}
+}
+
+// invalidSpec finds KubeRay's refusal, which it leaves in an event only (domain facts B.2). Once there is a head, the
+// spec has been accepted and an old refusal no longer counts.
+func invalidSpec(seen sighting, have rayslice.Cluster) rayslice.Reason {
+	if have.Head != nil {
+		return rayslice.Reason{}
+	}
+	for _, e := range clusterWarnings(seen.events) {
+		if strings.HasPrefix(e.Reason, "InvalidRayCluster") {
+			return rayslice.Reason{Code: rayslice.ReasonInvalidSpec, Detail: e.Message}
+		}
+	}
+	return rayslice.Reason{}
+}
+
+func suspended(c *rayv1.RayCluster) rayslice.Reason {
+	if c.Spec.Suspend == nil || !*c.Spec.Suspend {
+		return rayslice.Reason{}
+	}
+	return rayslice.Reason{Code: ReasonSuspended}
+}
+
+// replicaFailure reads the condition KubeRay sets while it cannot make a pod, and takes away afterwards.
+func replicaFailure(c *rayv1.RayCluster) rayslice.Reason {
+	failure := meta.FindStatusCondition(c.Status.Conditions, string(rayv1.RayClusterReplicaFailure))
+	if failure == nil || failure.Status != "True" {
+		return rayslice.Reason{}
+	}
+	return refusalText(failure.Message, ReasonCreateFailed)
+}
+
+// lastWarning quotes the latest warning about the RayCluster itself.
+func lastWarning(events []rayslice.Event) rayslice.Reason {
+	for _, e := range clusterWarnings(events) {
+		reason := refusalText(e.Message, ReasonWarning)
+		if reason.Code == ReasonWarning {
+			reason.Args = map[string]any{"event": e.Reason}
+		}
+		return reason
+	}
+	return rayslice.Reason{}
+}
+
+func clusterWarnings(events []rayslice.Event) []rayslice.Event {
+	var out []rayslice.Event
+	for _, e := range events {
+		if e.Warning && strings.HasPrefix(e.Object, "RayCluster/") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func operatorSilent(seen sighting, have rayslice.Cluster, now time.Time) rayslice.Reason {
+	touched := have.Pods() > 0 || seen.cluster.Status.ObservedGeneration > 0 || len(seen.events) > 0
+	waited := now.Sub(have.CreatedAt)
+	if touched || waited < operatorLimit {
+		return rayslice.Reason{}
+	}
+	return rayslice.Reason{Code: ReasonOperatorSilent, Args: map[string]any{"minutes": int(waited.Minutes())}}
+}
+
+// podProblem says why a pod does not run; zero when it does, or is only on its way.
+func podProblem(pod *corev1.Pod, worker rayslice.Worker, events []rayslice.Event) rayslice.Reason {
+	if worker.Deleting || worker.Ready || pod.Status.Phase == corev1.PodSucceeded {
+		return rayslice.Reason{}
+	}
+	reason := shareProblem(pod, events)
+	if reason.IsZero() {
+		reason = failedPod(pod)
+	}
+	if reason.IsZero() {
+		reason = unscheduled(pod)
+	}
+	if reason.IsZero() {
+		reason = containerProblem(pod)
+	}
+	if reason.IsZero() {
+		return reason
+	}
+	if reason.Args == nil {
+		reason.Args = map[string]any{}
+	}
+	reason.Args["pod"] = pod.Name
+	return reason
+}
+
+// shareProblem recognises the two failures of the share scheduler and its device plugin by their texts, wherever they
+// turn up (domain facts A.3).
+func shareProblem(pod *corev1.Pod, events []rayslice.Event) rayslice.Reason {
+	for _, text := range podTexts(pod, events) {
+		lower := strings.ToLower(text)
+		switch {
+		case strings.Contains(lower, "no-gpu-has-"):
+			return rayslice.Reason{Code: ReasonCardRace, Detail: clean(text)}
+		case strings.Contains(lower, "no assume timestamp"):
+			return rayslice.Reason{Code: ReasonShareUnplaced, Detail: clean(text)}
+		}
+	}
+	return rayslice.Reason{}
+}
+
+func podTexts(pod *corev1.Pod, events []rayslice.Event) []string {
+	texts := []string{pod.Status.Message}
+	for _, s := range allStatuses(pod) {
+		if s.State.Waiting != nil {
+			texts = append(texts, s.State.Waiting.Message)
+		}
+		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if t != nil {
+				texts = append(texts, t.Message)
+			}
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		texts = append(texts, c.Message)
+	}
+	for _, e := range events {
+		if e.Warning {
+			texts = append(texts, e.Message)
+		}
+	}
+	return texts
+}
+
+func allStatuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+func failedPod(pod *corev1.Pod) rayslice.Reason {
+	if pod.Status.Phase != corev1.PodFailed {
+		return rayslice.Reason{}
+	}
+	if pod.Status.Reason == "Evicted" {
+		return rayslice.Reason{Code: ReasonEvicted, Detail: clean(pod.Status.Message)}
+	}
+	if reason := containerProblem(pod); !reason.IsZero() {
+		return reason
+	}
+	return rayslice.Reason{Code: ReasonPodFailed, Args: map[string]any{"what": clean(pod.Status.Reason)}, Detail: clean(pod.Status.Message)}
+}
+
+func unscheduled(pod *corev1.Pod) rayslice.Reason {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return rayslice.Reason{Code: ReasonUnschedulable, Detail: clean(c.Message)}
+		}
+	}
+	return rayslice.Reason{}
+}
+
+// containerProblem looks at the containers in the order they start.
+func containerProblem(pod *corev1.Pod) rayslice.Reason {
+	for _, s := range allStatuses(pod) {
+		reason := waitingProblem(pod, s)
+		if reason.IsZero() {
+			reason = endedProblem(pod, s)
+		}
+		if !reason.IsZero() {
+			reason.Args["container"] = s.Name
+			return reason
+		}
+	}
+	return rayslice.Reason{}
+}
+
+func waitingProblem(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
+	waiting := s.State.Waiting
+	if waiting == nil {
+		return rayslice.Reason{}
+	}
+	switch waiting.Reason {
+	case "", "ContainerCreating", "PodInitializing":
+		return rayslice.Reason{}
+	case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
+		return rayslice.Reason{Code: ReasonImagePull, Args: map[string]any{"image": image(pod, s.Name)}, Detail: clean(waiting.Message)}
+	case "CrashLoopBackOff":
+		return crashLoop(pod, s)
+	}
+	return rayslice.Reason{Code: ReasonContainerFailed, Args: map[string]any{"what": clean(waiting.Reason)}, Detail: clean(waiting.Message)}
+}
+
+func crashLoop(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
+	last := s.LastTerminationState.Terminated
+	if last == nil {
+		return rayslice.Reason{Code: ReasonCrashLoop, Args: map[string]any{"restarts": int(s.RestartCount), "exit_code": "?"}}
+	}
+	if reason := oomKilled(pod, s.Name, last); !reason.IsZero() {
+		return reason
+	}
+	return rayslice.Reason{
+		Code:   ReasonCrashLoop,
+		Args:   map[string]any{"restarts": int(s.RestartCount), "exit_code": int(last.ExitCode)},
+		Detail: clean(last.Message),
+	}
+}
+
+func endedProblem(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
+	ended := s.State.Terminated
+	if ended == nil && s.State.Running != nil && !s.Ready {
+		return oomKilled(pod, s.Name, s.LastTerminationState.Terminated) // restarted and not ready yet
+	}
+	if ended == nil {
+		return rayslice.Reason{}
+	}
+	if reason := oomKilled(pod, s.Name, ended); !reason.IsZero() || ended.ExitCode == 0 {
+		return reason
+	}
+	return rayslice.Reason{Code: ReasonContainerExited, Args: map[string]any{"exit_code": int(ended.ExitCode)}, Detail: clean(ended.Message)}
+}
+
+// oomKilled tells of a container killed for main memory, with the limit it hit (ray-project/kuberay#528).
+func oomKilled(pod *corev1.Pod, container string, ended *corev1.ContainerStateTerminated) rayslice.Reason {
+	if ended == nil || ended.Reason != "OOMKilled" {
+		return rayslice.Reason{}
+	}
+	memory := "?"
+	for _, c := range pod.Spec.Containers {
+		if quantity, ok := c.Resources.Limits[corev1.ResourceMemory]; ok && c.Name == container {
+			memory = quantity.String()
+		}
+	}
+	return rayslice.Reason{Code: ReasonOOMKilled, Args: map[string]any{"memory": memory}}
+}
+
+func image(pod *corev1.Pod, container string) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == container {
+			return clean(c.Image)
+		}
+	}
+	return "?"
+}
+
+var (
+	quotaExceeded = regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.+), used: (.+), limited: (\S+)`)
+	quotaFailed   = regexp.MustCompile(`failed quota: [^:]+: (.+)`)
+	forbidden     = regexp.MustCompile(`is forbidden: (.+)`)
+	webhookDenied = regexp.MustCompile(`admission webhook "[^"]+" denied the request: (.+)`)
+	noRight       = regexp.MustCompile(`User "[^"]*" cannot `)
+)
+
+// refusalText reads the API server's refusal out of text, whether it was given to us or to KubeRay. What it cannot
+// read gets the code otherwise, with the text as detail.
+func refusalText(text, otherwise string) rayslice.Reason {
+	text = clean(text)
+	if m := quotaExceeded.FindStringSubmatch(text); m != nil {
+		return quotaReason(m[1], m[2], m[3], m[4])
+	}
+	if noRight.MatchString(text) {
+		return rayslice.Reason{Code: ReasonNotPermitted}
+	}
+	for _, rule := range []*regexp.Regexp{quotaFailed, forbidden, webhookDenied} {
+		if m := rule.FindStringSubmatch(text); m != nil {
+			return rayslice.Reason{Code: ReasonNamespaceRule, Detail: m[1]}
+		}
+	}
+	return rayslice.Reason{Code: otherwise, Detail: text}
+}
+
+// quotaReason takes the first resource of "a=1,b=2" lists; Kubernetes lists only those that are exceeded.
+func quotaReason(quota, requested, used, limited string) rayslice.Reason {
+	resource, asked, _ := strings.Cut(first(requested), "=")
+	return rayslice.Reason{Code: ReasonNamespaceQuota, Args: map[string]any{
+		"quota":     quota,
+		"resource":  resource,
+		"requested": asked,
+		"used":      valueOf(used, resource),
+		"limited":   valueOf(limited, resource),
+	}}
+}
+
+func first(list string) string {
+	head, _, _ := strings.Cut(list, ",")
+	return head
+}
+
+func valueOf(list, resource string) string {
+	for entry := range strings.SplitSeq(list, ",") {
+		if value, ok := strings.CutPrefix(entry, resource+"="); ok {
+			return value
+		}
+	}
+	return "?"
+}

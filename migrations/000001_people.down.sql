@@ -1,0 +1,3 @@
+DROP TABLE memberships;
+DROP TABLE users;
+DROP TABLE teams;

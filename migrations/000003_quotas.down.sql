@@ -1,0 +1,2 @@
+DROP TABLE charges;
+DROP TABLE quotas;

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rayslice/rayslice"
+)
+
+// Cluster returns what was last observed about a request the actor may see; only RequestID is filled when nothing was.
+func (s *Store) Cluster(ctx context.Context, actor rayslice.User, id string) (rayslice.Cluster, error) {
+	if _, err := s.Request(ctx, actor, id); err != nil {
+		return rayslice.Cluster{}, err
+	}
+	found, err := s.Clusters(ctx, actor, []string{id})
+	if err != nil {
+		return rayslice.Cluster{}, err
+	}
+	c := found[id]
+	c.RequestID = id
+	return c, nil
+}
+
+// Clusters returns what was last observed about those of the requests that the actor may see and that were observed.
+func (s *Store) Clusters(ctx context.Context, actor rayslice.User, ids []string) (map[string]rayslice.Cluster, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			c.observed,
+			c.observed_at
+		FROM clusters c
+		JOIN requests r ON r.id = c.request_id
+		WHERE c.request_id = ANY ($1)
+			AND ($2 OR r.team = ANY ($3))`, ids, seesAll(actor), actor.Teams())
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.Cluster, err error) {
+		var at time.Time
+		err = row.Scan(&c, &at)
+		c.ObservedAt = at.UTC()
+		return c, err
+	})
+	clusters := make(map[string]rayslice.Cluster, len(found))
+	for _, c := range found {
+		clusters[c.RequestID] = c
+	}
+	return clusters, answer(err)
+}
+
+// SaveCluster keeps what was observed about one request. It notifies only when something other than ObservedAt changed.
+// rayslice.NotFound when there is no such request.
+func (s *Store) SaveCluster(ctx context.Context, c rayslice.Cluster) error {
+	at := c.ObservedAt
+	c.ObservedAt = time.Time{}
+	observed, err := observedJSON(c)
+	if err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		var changed bool
+		err := tx.QueryRow(ctx, `
+			WITH before AS (
+				SELECT
+					observed
+				FROM clusters
+				WHERE request_id = $1
+			)
+			INSERT INTO clusters (
+				request_id,
+				observed,
+				observed_at
+			)
+			VALUES ($1, $2, $3)
+			ON CONFLICT (request_id) DO UPDATE
+			SET
+				observed = excluded.observed,
+				observed_at = excluded.observed_at
+			RETURNING observed IS DISTINCT FROM (SELECT observed FROM before)`, c.RequestID, observed, at).Scan(&changed)
+		switch {
+		case sqlState(err) == codeForeignKey:
+			return rayslice.NotFound("request")
+		case err != nil || !changed:
+			return err
+		}
+		return notify(ctx, tx, Change{Kind: KindCluster, ID: c.RequestID})
+	})
+}
+
+// Fleet returns what was last observed about nodes and pools; the zero Fleet when nothing was.
+func (s *Store) Fleet(ctx context.Context) (rayslice.Fleet, error) {
+	var f rayslice.Fleet
+	var at time.Time
+	err := s.db.QueryRow(ctx, `
+		SELECT
+			observed,
+			observed_at
+		FROM fleet`).Scan(&f, &at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return rayslice.Fleet{}, nil
+	}
+	f.ObservedAt = at.UTC()
+	return f, answer(err)
+}
+
+// SaveFleet keeps what was observed about nodes and pools. It notifies only when something other than ObservedAt changed.
+func (s *Store) SaveFleet(ctx context.Context, f rayslice.Fleet) error {
+	at := f.ObservedAt
+	f.ObservedAt = time.Time{}
+	observed, err := observedJSON(f)
+	if err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		var changed bool
+		err := tx.QueryRow(ctx, `
+			WITH before AS (
+				SELECT
+					observed
+				FROM fleet
+			)
+			INSERT INTO fleet (
+				observed,
+				observed_at
+			)
+			VALUES ($1, $2)
+			ON CONFLICT (single) DO UPDATE
+			SET
+				observed = excluded.observed,
+				observed_at = excluded.observed_at
+			RETURNING observed IS DISTINCT FROM (SELECT observed FROM before)`, observed, at).Scan(&changed)
+		if err != nil || !changed {
+			return err
+		}
+		return notify(ctx, tx, Change{Kind: KindFleet})
+	})
+}

@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rayslice/rayslice"
+)
+
+// A Drift is a team whose used quota is not the sum of its ledger.
+type Drift struct {
+	Team   string
+	Used   rayslice.Charge // what the quota row says
+	Ledger rayslice.Charge // sum of the charges that are not released
+}
+
+// Quota returns the quota of one team the actor may see.
+func (s *Store) Quota(ctx context.Context, actor rayslice.User, team string) (rayslice.Quota, error) {
+	if !actor.CanSee(team) {
+		return rayslice.Quota{}, rayslice.NotFound("team")
+	}
+	q, err := quota(ctx, s.db, team)
+	return q, missing(err, "team")
+}
+
+// Quotas returns the quotas of the actor's teams by team name; all of them for an admin.
+func (s *Store) Quotas(ctx context.Context, actor rayslice.User) ([]rayslice.Quota, error) {
+	quotas, err := quotas(ctx, s.db, seesAll(actor), actor.Teams())
+	return quotas, answer(err)
+}
+
+func quota(ctx context.Context, db DB, team string) (rayslice.Quota, error) {
+	found, err := quotas(ctx, db, false, []string{team})
+	if err == nil && len(found) == 0 {
+		err = pgx.ErrNoRows
+	}
+	if err != nil {
+		return rayslice.Quota{}, err
+	}
+	return found[0], nil
+}
+
+func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Quota, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT
+			q.team,
+			q.limit_gib,
+			q.limit_cards,
+			q.used_gib,
+			q.used_cards,
+			coalesce(held.gib, 0),
+			coalesce(held.cards, 0)
+		FROM quotas q
+		LEFT JOIN LATERAL (
+			SELECT
+				sum(c.gib)::bigint AS gib,
+				sum(c.cards)::bigint AS cards
+			FROM requests r
+			JOIN charges c ON c.request_id = r.id AND c.released_at IS NULL
+			WHERE r.team = q.team AND r.state = 'pending'
+		) held ON true
+		WHERE $1 OR q.team = ANY ($2)
+		ORDER BY q.team`, all, teams)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (q rayslice.Quota, err error) {
+		err = row.Scan(&q.Team, &q.Limit.GiB, &q.Limit.Cards, &q.Used.GiB, &q.Used.Cards, &q.Held.GiB, &q.Held.Cards)
+		return q, err
+	})
+}
+
+// QuotaDrift recomputes what is used from the ledger and returns the teams the actor may see for which the two differ.
+func (s *Store) QuotaDrift(ctx context.Context, actor rayslice.User) ([]Drift, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			q.team,
+			q.used_gib,
+			q.used_cards,
+			coalesce(live.gib, 0),
+			coalesce(live.cards, 0)
+		FROM quotas q
+		LEFT JOIN (
+			SELECT
+				team,
+				sum(gib)::bigint AS gib,
+				sum(cards)::bigint AS cards
+			FROM charges
+			WHERE released_at IS NULL
+			GROUP BY team
+		) live ON live.team = q.team
+		WHERE ($1 OR q.team = ANY ($2))
+			AND (q.used_gib, q.used_cards) IS DISTINCT FROM (coalesce(live.gib, 0), coalesce(live.cards, 0))
+		ORDER BY q.team`, seesAll(actor), actor.Teams())
+	drifts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Drift, err error) {
+		err = row.Scan(&d.Team, &d.Used.GiB, &d.Used.Cards, &d.Ledger.GiB, &d.Ledger.Cards)
+		return d, err
+	})
+	return drifts, answer(err)
+}
+
+// charge takes n from the team's quota and writes the ledger row, or refuses with the numbers as they are now. The UPDATE
+// locks the quota row and looks at it again after waiting, so parallel requests never win more than the limit. Asking for
+// nothing of a kind fits even when its limit was lowered below what is used, as in rayslice.Quota.Allow.
+func charge(ctx context.Context, tx pgx.Tx, requestID, team string, n rayslice.Charge) error {
+	for {
+		tag, err := tx.Exec(ctx, `
+			WITH charged AS (
+				UPDATE quotas
+				SET
+					used_gib = used_gib + $3::bigint,
+					used_cards = used_cards + $4::bigint
+				WHERE team = $2
+					AND ($3::bigint = 0 OR used_gib + $3 <= limit_gib)
+					AND ($4::bigint = 0 OR used_cards + $4 <= limit_cards)
+				RETURNING team
+			)
+			INSERT INTO charges (
+				request_id,
+				team,
+				gib,
+				cards
+			)
+			SELECT
+				$1,
+				team,
+				$3,
+				$4
+			FROM charged`, requestID, team, n.GiB, n.Cards)
+		if err != nil || tag.RowsAffected() == 1 {
+			return err
+		}
+		now, err := quota(ctx, tx, team)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return rayslice.Quota{Team: team}.OverQuota(n) // a team without a quota may hold nothing
+		}
+		if err != nil {
+			return err
+		}
+		if !now.Allow(n) { // else somebody gave quota back between the two statements
+			return now.OverQuota(n)
+		}
+	}
+}
+
+// release gives the request's charge back, once. It does not fail when used has drifted below the charge: a release that
+// cannot be done would hold quota for ever, and QuotaDrift shows the drift.
+func release(ctx context.Context, tx pgx.Tx, requestID string) error {
+	_, err := tx.Exec(ctx, `
+		WITH released AS (
+			UPDATE charges
+			SET
+				released_at = now()
+			WHERE request_id = $1 AND released_at IS NULL
+			RETURNING
+				team,
+				gib,
+				cards
+		)
+		UPDATE quotas q
+		SET
+			used_gib = greatest(0, q.used_gib - released.gib),
+			used_cards = greatest(0, q.used_cards - released.cards)
+		FROM released
+		WHERE q.team = released.team`, requestID)
+	return err
+}

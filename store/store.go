@@ -1,0 +1,83 @@
+// Package store keeps what people asked for, what it costs and what was observed, in Postgres. Every method that serves
+// a person takes the acting user and refuses by itself: another team's object is rayslice.NotFound.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// DB is what a pool and a transaction share.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Store is the way to Postgres. It is safe for concurrent use when its DB is a pool.
+type Store struct {
+	db   DB
+	pool *pgxpool.Pool // nil when db is a transaction
+}
+
+// sessionDefaults bound how long one statement, one lock or one forgotten transaction can hold others up. The database
+// URL may set others.
+var sessionDefaults = map[string]string{
+	"application_name":                    "rayslice",
+	"statement_timeout":                   "30s",
+	"lock_timeout":                        "5s",
+	"idle_in_transaction_session_timeout": "10s", // a cut connection gives its locks back
+}
+
+// connectTimeout bounds the wait for a host that does not answer at all, unless the URL sets connect_timeout.
+const connectTimeout = 5 * time.Second
+
+// Open returns a Store on a pool of its own; Close it when done. A database that is away is no error here: Ping says so.
+// Pool settings are part of the URL, e.g. pool_max_conns=20.
+func Open(ctx context.Context, url string) (*Store, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range sessionDefaults {
+		if _, set := config.ConnConfig.RuntimeParams[name]; !set {
+			config.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = connectTimeout
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return New(pool), nil
+}
+
+// New returns a Store on a pool, or on a transaction, inside which its own transactions become savepoints.
+func New(db DB) *Store {
+	pool, _ := db.(*pgxpool.Pool)
+	return &Store{db: db, pool: pool}
+}
+
+// Close closes the pool after its connections have been given back.
+func (s *Store) Close() {
+	if s.pool != nil {
+		s.pool.Close()
+	}
+}
+
+// Ping reports whether Postgres answers.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, `SELECT 1`)
+	return answer(err)
+}
+
+// errNoPool is what needs a connection of its own says on a Store inside a transaction.
+var errNoPool = errors.New("store: needs a pool, not a transaction")

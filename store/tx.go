@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/rayslice/rayslice"
+)
+
+// maxTries is how often one transaction is tried before people hear that the database is busy.
+const maxTries = 5
+
+// inTx runs fn in one READ COMMITTED transaction and runs it again when Postgres aborted it for the sake of another
+// (serialization, deadlock, lock timeout) or the connection was lost, also in the middle of COMMIT. So fn must be right
+// when an earlier try of the same call has been committed after all, and must do nothing outside the transaction.
+func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	for try := 1; ; try++ {
+		err := s.attempt(ctx, fn)
+		if err == nil || try == maxTries || !worthRetrying(err) || ctx.Err() != nil {
+			return answer(err)
+		}
+		pause(ctx, try)
+	}
+}
+
+// attempt sets the isolation explicitly: a database may default to repeatable read, under which the conditional UPDATE of
+// a quota would fail instead of wait.
+func (s *Store) attempt(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if s.pool == nil {
+		return pgx.BeginFunc(ctx, s.db, fn) // a savepoint in the caller's transaction, whose isolation holds
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+}
+
+// pause waits about 10 ms, doubled with every try.
+func pause(ctx context.Context, try int) {
+	step := 10 * time.Millisecond << (try - 1)
+	sleep(ctx, step/2+rand.N(step/2))
+}
+
+// sleep waits, or returns early when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// SQLSTATE codes that mean something to us.
+const (
+	codeSerialization    = "40001"
+	codeDeadlock         = "40P01"
+	codeLockTimeout      = "55P03"
+	codeQueryCanceled    = "57014" // statement_timeout
+	codeReadOnly         = "25006" // connected to a standby
+	codeForeignKey       = "23503"
+	codeUnique           = "23505"
+	codeBadEncoding      = "22021" // NUL or invalid UTF-8 in text
+	codeBadJSONCharacter = "22P05" // NUL in jsonb
+)
+
+// worthRetrying reports whether the same transaction may well succeed when run again now.
+func worthRetrying(err error) bool {
+	switch sqlState(err) {
+	case codeSerialization, codeDeadlock, codeLockTimeout:
+		return true
+	}
+	var cannotConnect *pgconn.ConnectError
+	return connectionLost(err) && !errors.As(err, &cannotConnect)
+}
+
+// connectionLost reports whether err is about the connection, not about what was asked.
+func connectionLost(err error) bool {
+	if state := sqlState(err); state != "" {
+		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "57P") || state == "25P03"
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, pgconn.ErrConnClosed) || pgconn.SafeToRetry(err)
+}
+
+func sqlState(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// answer turns what Postgres or the network said into the product's errors. Errors of rayslice and of the context pass as
+// they are; what is left is a fault of ours.
+func answer(err error) error {
+	if err == nil || rayslice.KindOf(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	state := sqlState(err)
+	switch {
+	case state == codeSerialization, state == codeDeadlock, state == codeLockTimeout, state == codeQueryCanceled:
+		return &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_busy", Err: err}
+	case connectionLost(err), strings.HasPrefix(state, "53"), state == codeReadOnly: // 53: out of connections, disk, memory
+		return &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_unavailable", Err: err}
+	case state == codeBadEncoding, state == codeBadJSONCharacter:
+		return &rayslice.Error{Kind: rayslice.KindInvalid, Code: "invalid_fields", Err: err,
+			Fields: []rayslice.FieldError{{Field: "body", Code: rayslice.CodeCharacters}}}
+	}
+	return err
+}
+
+// missing turns "no row" into NotFound. So is an id that Postgres cannot even hold: nothing has it.
+func missing(err error, what string) error {
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == codeBadEncoding {
+		return rayslice.NotFound(what)
+	}
+	return answer(err)
+}

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rayslice/rayslice"
+)
+
+// Work returns one request for the reconciler, whatever its team.
+func (s *Store) Work(ctx context.Context, id string) (rayslice.Request, error) {
+	r, err := request(ctx, s.db, id)
+	return r, missing(err, "request")
+}
+
+// LiveRequests returns the ids the reconciler must look at, in the order they were decided: those whose state is live, and
+// those that ended within the last hour, which may have left something behind.
+func (s *Store) LiveRequests(ctx context.Context) ([]string, error) {
+	var live, final []rayslice.State
+	for _, state := range rayslice.States() {
+		switch {
+		case state.Live():
+			live = append(live, state)
+		case state.Final():
+			final = append(final, state)
+		}
+	}
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			id
+		FROM requests
+		WHERE state = ANY ($1)
+			OR (state = ANY ($2) AND state_since > now() - interval '1 hour')
+		ORDER BY
+			decided_at,
+			id`, stateNames(live), stateNames(final))
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, answer(err)
+}
+
+// KnownRequests reports which of the ids are requests, in whatever state; the others are orphans.
+func (s *Store) KnownRequests(ctx context.Context, ids []string) (map[string]bool, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			id
+		FROM requests
+		WHERE id = ANY ($1)`, ids)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	known := make(map[string]bool, len(found))
+	for _, id := range found {
+		known[id] = true
+	}
+	return known, answer(err)
+}

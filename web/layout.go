@@ -1,0 +1,39 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+)
+
+// navItem is one link of the main navigation.
+type navItem struct {
+	href, label string
+	current     string // value of aria-current
+}
+
+// navigation returns the links this user has, the one of this page marked.
+func navigation(f Frame) []navItem {
+	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}}
+	for _, team := range f.User.Teams() {
+		items = append(items, navItem{href: "/teams/" + url.PathEscape(team), label: f.Locale.T("nav_team", Args{"Team": team})})
+	}
+	path, _, _ := strings.Cut(f.Path, "?")
+	for i := range items {
+		items[i].current = "false"
+		if path == items[i].href || strings.HasPrefix(path, items[i].href+"/") {
+			items[i].current = "page"
+		}
+	}
+	return items
+}
+
+// otherLanguages returns what the language switch offers.
+func otherLanguages(l *Localizer) []Language {
+	var others []Language
+	for _, language := range Languages() {
+		if language.Code != l.Code() {
+			others = append(others, language)
+		}
+	}
+	return others
+}

@@ -1,0 +1,110 @@
+// Package web turns values into pages: templ components, the structs they take, and the sentences in every language.
+// Components take values and return markup; they read no database, no session and no clock.
+package web
+
+import (
+	"time"
+
+	"github.com/rayslice/rayslice"
+)
+
+// EventLive is the name of the server-sent event whose data is a fresh RequestLive or ClusterRows.
+const EventLive = "live"
+
+// EventAuthExpired is the name of the server-sent event that tells a page its session has ended; app.js then loads
+// the page again, which leads to sign-in.
+const EventAuthExpired = "auth-expired"
+
+// StaleAfter is the age from which pages warn that what Kubernetes reported is old: two reports did not come.
+const StaleAfter = 75 * time.Second
+
+// Frame is what every page has around its content. Forms carry no token: the server refuses cross-origin posts.
+type Frame struct {
+	Locale      *Localizer        // language of the page; never nil
+	User        rayslice.User     // who is signed in; ID 0 = nobody
+	Path        string            // path and query of this page, where the language switch returns to
+	Now         time.Time         // the time all ages and remaining times are counted from
+	Demo        bool              // the portal runs its demo
+	Version     string            // of the portal
+	RequestID   string            // id of this HTTP request, shown on error pages
+	DataAge     time.Duration     // age of what Kubernetes reported; a banner appears from StaleAfter on
+	DataUnknown bool              // nothing was read from Kubernetes yet
+	Problems    []rayslice.Reason // of the Kubernetes cluster as a whole, e.g. no operator
+}
+
+// SignInPage asks who somebody is. In the demo it offers the personas.
+// Form: POST /signin with user (id of the persona) and next.
+type SignInPage struct {
+	Frame
+	Personas []rayslice.User
+	Next     string // local path to go to afterwards
+}
+
+// ClusterRow is one request with what Kubernetes reports about it.
+type ClusterRow struct {
+	Request rayslice.Request
+	Cluster rayslice.Cluster // zero ObservedAt = nothing was observed yet
+}
+
+// ListFilter narrows a list of clusters. Its fields are the query parameters of GET /clusters.
+type ListFilter struct {
+	State  string // ?state= one of rayslice.States(), or "live"; "" = all
+	Team   string // ?team=
+	Search string // ?q= part of a name
+	Mine   bool   // ?mine=1 only the user's own
+}
+
+// ClusterList shows the clusters a person may see.
+type ClusterList struct {
+	Frame
+	Filter ListFilter
+	Teams  []string // to choose from in the filter
+	Rows   []ClusterRow
+	Quotas []rayslice.Quota // of the user's teams
+	First  string           // address of the first page; "" = this is it
+	Next   string           // address of the next page; "" = no more
+	Stream string           // address of the event stream; "" = the list does not refresh itself
+}
+
+// NewRequestPage is the form that asks for a cluster.
+// Forms: POST /clusters sends it, POST /clusters/preview answers with RequestPreview (htmx) or this page (no JavaScript).
+type NewRequestPage struct {
+	Frame
+	Form           RequestForm
+	Problem        *rayslice.Error // why the form came back; nil = it did not
+	Catalogue      rayslice.Catalogue
+	Fleet          rayslice.Fleet   // closed pools and their reasons; zero = unknown
+	Quotas         []rayslice.Quota // one per team the user may ask in, in the order of the team select
+	Charge         rayslice.Charge  // what the form as it stands would cost; zero when it cannot be told
+	YAML           string           // what would be applied; "" = not asked for, or the form is wrong
+	IdempotencyKey string           // sent as idempotency_key, so that sending twice asks once
+}
+
+// RequestPage shows one request and its cluster.
+type RequestPage struct {
+	Frame
+	Request     rayslice.Request
+	Cluster     rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Catalogue   rayslice.Catalogue
+	Audit       []rayslice.AuditEntry // latest first
+	YAML        string                // "" = not to be shown
+	CanStop     bool                  // this user may stop it, and it is stoppable
+	ConfirmStop bool                  // ?confirm=stop: ask before stopping, without JavaScript
+	Stream      string                // address of the event stream; "" = the page does not refresh itself
+}
+
+// TeamPage shows a team's quota and its clusters.
+type TeamPage struct {
+	Frame
+	Team  rayslice.Team
+	Quota rayslice.Quota
+	Rows  []ClusterRow // live requests of the team
+	More  bool         // there are more than Rows
+}
+
+// ErrorPage says what went wrong and what to do.
+type ErrorPage struct {
+	Frame
+	Status  int             // HTTP status: 403, 404, 422, 500, 503, …
+	Problem *rayslice.Error // nil = only the status is known
+}
