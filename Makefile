@@ -5,9 +5,9 @@ SHELL := bash -euo pipefail
 .DELETE_ON_ERROR:
 
 # One set of build settings for programs, tests and linters, so that they share the build cache: the control plane takes
-# minutes to compile once.
+# minutes to compile once. The version is stamped below, also where git does not trust the folder.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath $(GOFLAGS)
+export GOFLAGS := -trimpath -buildvcs=false $(GOFLAGS)
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINT := go tool -modfile=$(CURDIR)/tools.mod golangci-lint
@@ -53,7 +53,7 @@ generate: ## write the Go files of the page templates
 
 .PHONY: generate-check
 generate-check:
-	@fingerprint() { cat web/*_templ.go | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
+	@fingerprint() { find web -name '*_templ.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
 	[ "$$before" = "$$(fingerprint)" ] || { echo "web: generated files were not current; they are now: commit them" >&2; exit 1; }
 
 .PHONY: build

@@ -44,7 +44,7 @@ func measure(b *testing.B, p *portal, path string) {
 	size := ada.get(path).want(http.StatusOK).Body.Len()
 	b.ReportAllocs()
 	for b.Loop() {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r := httptest.NewRequest(http.MethodGet, "http://portal.example"+path, nil)
 		r.Header = ada.header
 		w := httptest.NewRecorder()
 		p.server.ServeHTTP(w, r)

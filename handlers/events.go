@@ -135,16 +135,23 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 		switch {
 		case errors.Is(err, errGone):
 			return w.send(event{name: web.EventAuthExpired}) // the page loads again and says what is the matter
+		case errors.Is(err, errLater):
+			sub.mark()
+			wake = nil
+			rested.Reset(s.timing.retry)
 		case err != nil:
 			return err
 		}
 	}
 }
 
-// errGone ends a stream whose object the visitor may not see any more.
-var errGone = errors.New("not to be seen any more")
+// What redraw says when it has sent nothing.
+var (
+	errGone  = errors.New("not to be seen any more") // ends the stream
+	errLater = errors.New("cannot be read now")      // and is to be tried again
+)
 
-// redraw sends what is true now. What cannot be read now is tried again with the next change.
+// redraw sends what is true now.
 func (s *Server) redraw(c echo.Context, w *eventWriter, v view) error {
 	fresh, err := drawEvent(c, v.draw)
 	switch kind := rayslice.KindOf(err); {
@@ -155,7 +162,7 @@ func (s *Server) redraw(c echo.Context, w *eventWriter, v view) error {
 	}
 	s.config.Logger.LogAttrs(s.context, slog.LevelWarn, "drawing an event failed",
 		slog.String("request_id", visitOf(c).id), slog.String("error", err.Error()))
-	return nil
+	return errLater
 }
 
 // dataAge says whether what Kubernetes reported can be relied on.

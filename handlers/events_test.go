@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +66,7 @@ func (v visitor) open(web *httptest.Server, path, lastID string) *stream {
 	if lastID != "" {
 		r.Header.Set("Last-Event-ID", lastID)
 	}
-	response, err := web.Client().Do(r)
+	response, err := web.Client().Do(r) //nolint:bodyclose // the stream closes it when the test ends
 	if err != nil {
 		v.p.t.Fatal(err)
 	}
@@ -247,6 +248,29 @@ func TestStreamTellsOldData(t *testing.T) {
 	}
 	late.Store(0)
 	for strings.Contains(s.event("live").data, "note warn") {
+	}
+}
+
+// TestStreamTriesAgain draws a change later when it cannot be read at once.
+func TestStreamTriesAgain(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	var draws atomic.Int64
+	p.server.echo.GET("/shaky", func(c echo.Context) error {
+		return p.server.stream(c, view{wants: func(store.Change) bool { return true }, rest: time.Millisecond, draw: func() (templ.Component, error) {
+			switch n := draws.Add(1); n {
+			case 1, 4:
+				return templ.Raw(fmt.Sprint("drawing ", n)), nil
+			}
+			return nil, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_busy"}
+		}})
+	})
+	web := p.serve(func(t *timing) { t.retry = 5 * time.Millisecond })
+	s := p.nobody().open(web, "/shaky", "")
+	s.event("live")
+	p.server.streams.notify(store.Change{Kind: store.KindRequest})
+	if got := s.event("live").data; got != "drawing 4\n" {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -60,12 +60,16 @@ func (h *hub) notify(change store.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.open {
-		if !change.Resync && !sub.wants(change) {
-			continue
+		if change.Resync || sub.wants(change) {
+			sub.mark()
 		}
-		select {
-		case sub.wake <- struct{}{}:
-		default:
-		}
+	}
+}
+
+// mark notes that there is something new to draw.
+func (sub *subscription) mark() {
+	select {
+	case sub.wake <- struct{}{}:
+	default: // it is noted already
 	}
 }

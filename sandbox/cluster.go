@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,11 +30,15 @@ import (
 )
 
 const (
-	fieldManager     = "rayslice-sandbox"
-	digestAnnotation = "sandbox.rayslice.io/digest" // of what was applied, so that it need not be applied again
-	stageLabel       = "sandbox.rayslice.io/stage"  // on the stages of the fleet
-	poll             = 100 * time.Millisecond
+	fieldManager = "rayslice-sandbox"
+	stageLabel   = "sandbox.rayslice.io/stage" // on the stages of the fleet
+	markerName   = "rayslice-sandbox"          // config map in kube-system that tells what is installed
+	markerKey    = "manifests"                 // in it: a digest
+	poll         = 100 * time.Millisecond
+	patience     = 3 * time.Minute // a loaded machine with two cores needs most of one
 )
+
+var applyOptions = metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 
 // resources are those of the objects that the sandbox installs.
 var resources = map[string]schema.GroupVersionResource{
@@ -74,31 +76,52 @@ func (c *cluster) isReady(ctx context.Context) error {
 	return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// install gives the components their rights and their kinds, and returns when the API server serves these.
+// install gives the components their rights and their kinds, and returns when the API server serves these. What an
+// earlier up installed is left alone: KubeRay's definitions are megabytes, which cost seconds to read and to apply.
 func (c *cluster) install(ctx context.Context) error {
-	rbac, rbacErr := manifests.RBAC()
-	crds, crdErr := manifests.CRDs()
-	if err := errors.Join(rbacErr, crdErr); err != nil {
+	have, err := c.installed(ctx)
+	if err != nil {
 		return err
 	}
-	if err := c.apply(ctx, append(rbac, crds...)); err != nil {
-		return err
-	}
-	for _, crd := range crds {
-		if err := c.awaitServed(ctx, crd); err != nil {
+	want := manifests.Digest()
+	if have != want {
+		rbac, rbacErr := manifests.RBAC()
+		crds, crdErr := manifests.CRDs()
+		if err := errors.Join(rbacErr, crdErr); err != nil {
+			return err
+		}
+		if err := c.apply(ctx, append(rbac, crds...)); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := c.awaitServed(ctx, manifests.Kinds()); err != nil || have == want {
+		return err
+	}
+	marker := applycorev1.ConfigMap(markerName, metav1.NamespaceSystem).WithData(map[string]string{markerKey: want})
+	_, err = c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Apply(ctx, marker, applyOptions)
+	return err
 }
 
-// apply applies the objects, several at a time, those that are there already excepted.
+// installed is the digest of the manifests that an earlier up has installed, empty when none has.
+func (c *cluster) installed(ctx context.Context) (string, error) {
+	marker, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, markerName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return marker.Data[markerKey], nil
+}
+
+// apply applies the objects, several at a time.
 func (c *cluster) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, object := range objects {
 		group.Go(func() error {
-			if err := c.applyOne(ctx, object); err != nil {
+			_, err := c.dynamic.Resource(resources[object.GetKind()]).Apply(ctx, object.GetName(), object, applyOptions)
+			if err != nil {
 				return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 			return nil
@@ -107,55 +130,24 @@ func (c *cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 	return group.Wait()
 }
 
-// applyOne skips an object that carries the digest of what would be applied: KubeRay's definitions are megabytes, which
-// cost the API server seconds each time.
-func (c *cluster) applyOne(ctx context.Context, object *unstructured.Unstructured) error {
-	client := c.dynamic.Resource(resources[object.GetKind()])
-	content, err := object.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(content)
-	digest := hex.EncodeToString(sum[:])
-	existing, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
-	if err == nil && existing.GetAnnotations()[digestAnnotation] == digest {
-		return nil
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	annotations := maps.Clone(object.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[digestAnnotation] = digest
-	object.SetAnnotations(annotations)
-	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
-}
-
-// awaitServed waits until clients can discover a definition's kind, which is a moment after it is established.
-func (c *cluster) awaitServed(ctx context.Context, crd *unstructured.Unstructured) error {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	for _, version := range versions {
-		name, _, _ := unstructured.NestedString(version.(map[string]any), "name")
-		served := func(context.Context) (bool, error) {
-			list, err := c.client.Discovery().ServerResourcesForGroupVersion(group + "/" + name)
-			if err != nil {
-				return false, nil // not yet
-			}
+// awaitServed waits until clients can discover the kinds, which is a moment after these are established.
+func (c *cluster) awaitServed(ctx context.Context, kinds []schema.GroupResource) error {
+	var missing []schema.GroupResource
+	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(context.Context) (bool, error) {
+		// What could not be discovered is missing in the lists, so the error tells nothing more.
+		_, lists, _ := c.client.Discovery().ServerGroupsAndResources()
+		served := sets.New[schema.GroupResource]()
+		for _, list := range lists {
+			group, _, _ := strings.Cut(list.GroupVersion, "/")
 			for _, resource := range list.APIResources {
-				if resource.Name == plural {
-					return true, nil
-				}
+				served.Insert(schema.GroupResource{Group: group, Resource: resource.Name})
 			}
-			return false, nil
 		}
-		if err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, served); err != nil {
-			return fmt.Errorf("the API server does not serve %s of %s/%s: %w", plural, group, name, err)
-		}
+		missing = slices.DeleteFunc(slices.Clone(kinds), served.Has)
+		return len(missing) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not serve %v: %w", missing, err)
 	}
 	return nil
 }
@@ -217,7 +209,7 @@ func (c *cluster) applyNode(ctx context.Context, before *corev1.Node, want *appl
 	if before != nil && isDead(before) {
 		delete(want.Labels, fleet.ManagedLabel)
 	}
-	node, err := c.client.CoreV1().Nodes().Apply(ctx, want, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	node, err := c.client.CoreV1().Nodes().Apply(ctx, want, applyOptions)
 	if err != nil || before == nil { // a new node has its status from the start, before KWOK can invent one
 		return err
 	}
@@ -247,7 +239,7 @@ func (c *cluster) replaceResources(ctx context.Context, want *applycorev1.NodeAp
 // service account that admission asks for.
 func (c *cluster) awaitUsable(ctx context.Context) error {
 	last := errors.New("the API server did not answer")
-	err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
 		last = c.usable(ctx)
 		return last == nil, nil
 	})

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -27,9 +28,6 @@ type upCommand struct {
 	Detach      bool   `help:"Return when the sandbox is ready and leave it running."`
 }
 
-// announceTo is the file descriptor on which a detached sandbox tells the one who started it how it is getting on.
-const announceTo = 3
-
 // Run starts the sandbox in this process or in one of its own.
 func (c *upCommand) Run(ctx context.Context, dir folder) error {
 	options, err := c.options(string(dir))
@@ -39,24 +37,17 @@ func (c *upCommand) Run(ctx context.Context, dir folder) error {
 	if c.Detach {
 		return detach(ctx, options.dir)
 	}
-	out := io.Writer(os.Stdout)
-	starter := os.NewFile(announceTo, "starter")
-	if os.Getenv(detachedVariable) == "" {
-		starter = nil
-	} else {
-		out = io.MultiWriter(os.Stdout, ignoreErrors{starter})
+	starter := openStarter()
+	say := func(line string) {
+		fmt.Println(line)
+		starter.tell(line + "\n")
 	}
-	say := func(line string) { fmt.Fprintln(out, line) }
 	err = run(ctx, options, say, func(state *State) {
-		say("ready")
-		describe(out, state)
-		if starter != nil {
-			fmt.Fprint(starter, readyMark)
-			starter.Close()
-		}
+		say("ready" + describe(state))
+		starter.tell(readyMark)
 	})
-	if err != nil && starter != nil {
-		fmt.Fprintln(starter, "sandbox:", err)
+	if err != nil {
+		starter.tell("sandbox: " + err.Error() + "\n" + failedMark)
 	}
 	return err
 }
@@ -80,18 +71,31 @@ func (c *upCommand) options(dir string) (upOptions, error) {
 	}, err
 }
 
-// A detached sandbox knows by the variable that somebody listens for the mark, a byte that no text has.
+// A detached sandbox knows by the variable that somebody listens at the descriptor. It ends what it tells with a mark, a
+// byte that no text has.
 const (
 	detachedVariable = "SANDBOX_DETACHED"
+	starterFile      = 3
 	readyMark        = "\x00"
+	failedMark       = "\x01"
 )
 
-// ignoreErrors lets a sandbox go on when nobody listens any more.
-type ignoreErrors struct{ io.Writer }
+// starter is the process that waits for a detached sandbox; nil when there is none.
+type starter struct{ pipe *os.File }
 
-func (w ignoreErrors) Write(content []byte) (int, error) {
-	_, _ = w.Writer.Write(content) // the log has it too
-	return len(content), nil
+func openStarter() *starter {
+	if os.Getenv(detachedVariable) == "" {
+		return nil
+	}
+	syscall.CloseOnExec(starterFile) // or the components would keep it waiting
+	return &starter{os.NewFile(starterFile, "starter")}
+}
+
+// tell is lost when the starter has gone; the log has the same text.
+func (s *starter) tell(text string) {
+	if s != nil {
+		_, _ = s.pipe.WriteString(text)
+	}
 }
 
 // detach runs the same command line in a session of its own, shows its progress and returns once it is ready.
@@ -104,7 +108,7 @@ func detach(ctx context.Context, dir string) error {
 		return err
 	}
 	defer log.Close()
-	progress, starter, err := os.Pipe()
+	progress, told, err := os.Pipe()
 	if err != nil {
 		return err
 	}
@@ -115,12 +119,12 @@ func detach(ctx context.Context, dir string) error {
 	command := exec.Command(self, withoutDetach(os.Args[1:])...)
 	command.Env = append(os.Environ(), detachedVariable+"=1")
 	command.Stdout, command.Stderr = log, log
-	command.ExtraFiles = []*os.File{starter}
+	command.ExtraFiles = []*os.File{told}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return err
 	}
-	starter.Close()
+	told.Close()
 	stop := context.AfterFunc(ctx, func() { _ = command.Process.Signal(syscall.SIGTERM) }) // Ctrl-C before it was ready
 	defer stop()
 	return follow(progress, log.Name())
@@ -130,30 +134,35 @@ func withoutDetach(arguments []string) []string {
 	return slices.DeleteFunc(slices.Clone(arguments), func(argument string) bool { return argument == "--detach" })
 }
 
-// follow shows the progress until the mark; without one, the sandbox has ended.
+// follow shows the progress until one of the marks; without any, the sandbox has ended in silence.
 func follow(progress io.Reader, log string) error {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := progress.Read(buffer)
 		text, _, isReady := bytes.Cut(buffer[:n], []byte(readyMark))
+		text, _, hasFailed := bytes.Cut(text, []byte(failedMark))
 		os.Stdout.Write(text)
-		if isReady {
+		switch {
+		case isReady:
 			return nil
-		}
-		if err != nil {
+		case hasFailed:
+			return errShown
+		case err != nil:
 			return fmt.Errorf("the sandbox did not start; its log is %s", log)
 		}
 	}
 }
 
-// describe says how to use a running sandbox.
-func describe(out io.Writer, state *State) {
+// describe says how to use a running sandbox, on lines of their own.
+func describe(state *State) string {
+	var text strings.Builder
 	if state.Kubeconfig != "" {
-		fmt.Fprintln(out, "  kubeconfig   ", state.Kubeconfig)
+		fmt.Fprint(&text, "\n  kubeconfig    ", state.Kubeconfig)
 	}
 	if state.DatabaseURL != "" {
-		fmt.Fprintln(out, "  database URL ", state.DatabaseURL)
+		fmt.Fprint(&text, "\n  database URL  ", state.DatabaseURL)
 	}
+	return text.String()
 }
 
 type statusCommand struct{}
@@ -169,8 +178,7 @@ func (c *statusCommand) Run(ctx context.Context, dir folder) error {
 		fmt.Println("down:", dir)
 		return nil
 	}
-	fmt.Printf("%s: %s, process %d\n", state.Phase, dir, pid)
-	describe(os.Stdout, state)
+	fmt.Printf("%s: %s, process %d%s\n", state.Phase, dir, pid, describe(state))
 	showProcesses(state, pid)
 	if state.Kubeconfig == "" || state.Phase != ready {
 		return nil
@@ -231,7 +239,7 @@ func forget(dir string) error {
 		}
 	}
 	written := []string{
-		"etcd", "identity", "identity.part", "logs", "postgres", "postgres.password",
+		"etcd", "identity", "identity.part", "logs", "postgres", "postgres.part", "postgres.password",
 		"kube-scheduler.yaml", "kwok.yaml", "state.json", "state.json.part", "lock",
 	}
 	for _, user := range users {

@@ -44,10 +44,15 @@ func main() {
 		err = parsed.Run(folder(dir))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		if !errors.Is(err, errShown) {
+			fmt.Fprintln(os.Stderr, "sandbox:", err)
+		}
 		os.Exit(1)
 	}
 }
+
+// errShown is a failure about which people have been told.
+var errShown = errors.New("shown already")
 
 // folder is the absolute path of a sandbox's folder.
 type folder string

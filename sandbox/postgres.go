@@ -23,7 +23,8 @@ const role = "rayslice"
 
 // postgres is the sandbox's own database server.
 type postgres struct {
-	home       string              // its folder in the sandbox's
+	dir        string              // the sandbox's folder
+	home       string              // its own, as its user reaches it; set by prepare
 	bin        string              // where its programs are
 	port       int                 // on 127.0.0.1
 	fsync      bool                // off makes tests faster and loses data when the machine stops
@@ -64,8 +65,13 @@ func (p *postgres) prepare(ctx context.Context) error {
 	if err := p.chooseUser(); err != nil {
 		return err
 	}
-	if err := p.createHome(); err != nil {
-		return fmt.Errorf("create %s: %w", p.home, err)
+	link := filepath.Join(p.dir, "postgres")
+	if err := p.createHome(link); err != nil {
+		return fmt.Errorf("create %s: %w", link, err)
+	}
+	var err error
+	if p.home, err = filepath.EvalSymlinks(link); err != nil {
+		return err
 	}
 	if _, err := os.Stat(p.data()); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -93,27 +99,30 @@ func (p *postgres) chooseUser() error {
 	return errors.New("PostgreSQL does not run as root and there is no user postgres or nobody: run the sandbox as another user")
 }
 
-// createHome makes the folder, elsewhere when the server's user may not pass through the sandbox's own parents, as when
-// these are root's home.
-func (p *postgres) createHome() error {
-	if _, err := os.Stat(p.home); err == nil {
+// createHome makes the folder, elsewhere and linked when the server's user may not pass through the sandbox's parents, as
+// when these are root's home. The link comes last, so that a folder half made is not taken for a whole one.
+func (p *postgres) createHome(link string) error {
+	if _, err := os.Stat(link); err == nil {
 		return nil
 	}
-	folder := p.home
-	if p.credential != nil && !passable(filepath.Dir(p.home)) {
+	folder := link + ".part"
+	if p.credential != nil && !passable(p.dir) {
 		folder = filepath.Join("/var/tmp", "rayslice-sandbox-"+secret())
-		if err := os.Symlink(folder, p.home); err != nil {
+	}
+	run := filepath.Join(folder, "run")
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700), os.Mkdir(run, 0o700)); err != nil {
+		return err
+	}
+	if p.credential != nil {
+		uid, gid := int(p.credential.Uid), int(p.credential.Gid)
+		if err := errors.Join(os.Chown(folder, uid, gid), os.Chown(run, uid, gid)); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.Mkdir(filepath.Join(folder, "run"), 0o700)); err != nil {
-		return err
+	if filepath.Dir(folder) == p.dir {
+		return os.Rename(folder, link)
 	}
-	if p.credential == nil {
-		return nil
-	}
-	uid, gid := int(p.credential.Uid), int(p.credential.Gid)
-	return errors.Join(os.Chown(folder, uid, gid), os.Chown(filepath.Join(folder, "run"), uid, gid))
+	return errors.Join(os.RemoveAll(link), os.Symlink(folder, link))
 }
 
 // passable reports whether every user may reach files below the folder.
@@ -147,7 +156,7 @@ func (p *postgres) initialize(ctx context.Context) error {
 	return os.Rename(part, p.data())
 }
 
-func (p *postgres) passwordFile() string { return p.home + ".password" }
+func (p *postgres) passwordFile() string { return filepath.Join(p.dir, "postgres.password") }
 
 func (p *postgres) writeOwned(path, content string) error {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil || p.credential == nil {
@@ -194,6 +203,7 @@ func (p *postgres) component() supervisor.Component {
 		Path: filepath.Join(p.bin, "postgres"),
 		Args: []string{
 			"-D", p.data(),
+			"-c", "sandbox.folder=" + p.dir + "/", // tells whose it is, to an up that finds it left over
 			"-p", strconv.Itoa(p.port),
 			"-c", "listen_addresses=127.0.0.1",
 			"-c", "unix_socket_directories=" + sockets,

@@ -103,7 +103,7 @@ func (s *sandbox) prepare() error {
 		if err != nil {
 			return err
 		}
-		s.server = &postgres{home: filepath.Join(s.options.dir, "postgres"), bin: bin, port: ports["postgres"], fsync: s.options.fsync}
+		s.server = &postgres{dir: s.options.dir, bin: bin, port: ports["postgres"], fsync: s.options.fsync}
 	}
 	if s.options.kubernetes {
 		if err := s.prepareKubernetes(ports); err != nil {
@@ -232,7 +232,7 @@ func (s *sandbox) startKubernetes(ctx context.Context) error {
 	if err := cluster.awaitUsable(ctx); err != nil {
 		return err
 	}
-	s.progress("the fleet")
+	s.progress("fleet")
 	return nil
 }
 
@@ -251,7 +251,7 @@ func (s *sandbox) startPlayers(ctx context.Context, cluster *cluster) error {
 }
 
 func (s *sandbox) progress(what string) {
-	s.say(fmt.Sprintf("%5.1fs  %s is ready", time.Since(s.began).Seconds(), what))
+	s.say(fmt.Sprintf("%5.1fs  %s", time.Since(s.began).Seconds(), what))
 }
 
 func (s *sandbox) recordProcesses() {

@@ -24,7 +24,7 @@ func TestT04IdempotencyKey(t *testing.T) {
 		t.Errorf("same body: %v, %v; want %v", again, err, first)
 	}
 	_, err = s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 4), "key-1")
-	if e := wantKind(t, err, rayslice.KindInvalid); e.Code != "idempotency_key_reused" {
+	if e := refusal(t, err, rayslice.KindInvalid); e.Code != "idempotency_key_reused" {
 		t.Errorf("other body: %v", err)
 	}
 	wantUsed(t, s, rayslice.Charge{GiB: 8})

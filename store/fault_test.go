@@ -107,7 +107,7 @@ func releaseInjected(t *testing.T, s *store.Store, ada rayslice.User, what, sqlS
 
 func wantBusy(t *testing.T, where string, err error) {
 	t.Helper()
-	if e := wantKind(t, err, rayslice.KindUnavailable); e.Code != "database_busy" {
+	if e := refusal(t, err, rayslice.KindUnavailable); e.Code != "database_busy" {
 		t.Errorf("%s: got %v, want database_busy", where, err)
 	}
 }

@@ -98,7 +98,7 @@ func TestB074ExactlyUpToTheLimit(t *testing.T) {
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 40})
 	mustCreate(t, s, people.Ada, storetest.Draft(4, 8))
 	_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 9), "")
-	e := wantKind(t, err, rayslice.KindOverQuota)
+	e := refusal(t, err, rayslice.KindOverQuota)
 	for arg, want := range map[string]int{"limit_gib": 40, "used_gib": 32, "held_gib": 0, "asked_gib": 9, "left_gib": 8} {
 		if e.Args[arg] != want {
 			t.Errorf("%s is %v, want %d", arg, e.Args[arg], want)
@@ -167,7 +167,7 @@ func TestLimitBelowUsed(t *testing.T) {
 	r := mustCreate(t, s, people.Ada, storetest.Draft(2, 8))
 	storetest.Exec(t, `UPDATE quotas SET limit_gib = 10 WHERE team = 'vision'`)
 	_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 1), "")
-	if e := wantKind(t, err, rayslice.KindOverQuota); e.Args["left_gib"] != 0 {
+	if e := refusal(t, err, rayslice.KindOverQuota); e.Args["left_gib"] != 0 {
 		t.Errorf("left %v, want 0", e.Args["left_gib"])
 	}
 	cards := storetest.Draft(1, 1)

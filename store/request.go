@@ -162,6 +162,7 @@ func (s *Store) Requests(ctx context.Context, actor rayslice.User, f RequestFilt
 			r.created_at DESC,
 			r.id DESC
 		LIMIT $9`,
+		pgx.QueryExecModeCacheDescribe, // planned for these very values: a plan for any filter would read every row
 		seesAll(actor), actor.Teams(), f.Team, f.OwnerID, stateNames(f.States), f.Search, after.at, after.id, f.Limit+1)
 	found, err := pgx.CollectRows(rows, scanRequest)
 	if err != nil {

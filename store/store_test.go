@@ -60,7 +60,13 @@ func wantUsed(t testing.TB, s *store.Store, want rayslice.Charge) {
 	}
 }
 
-func wantKind(t testing.TB, err error, want rayslice.Kind) *rayslice.Error {
+func wantKind(t testing.TB, err error, want rayslice.Kind) {
+	t.Helper()
+	_ = refusal(t, err, want)
+}
+
+// refusal returns the error as one of ours, of the wanted kind.
+func refusal(t testing.TB, err error, want rayslice.Kind) *rayslice.Error {
 	t.Helper()
 	var e *rayslice.Error
 	if !errors.As(err, &e) || e.Kind != want {
@@ -71,7 +77,7 @@ func wantKind(t testing.TB, err error, want rayslice.Kind) *rayslice.Error {
 
 func wantField(t testing.TB, err error, field, code string) {
 	t.Helper()
-	e := wantKind(t, err, rayslice.KindInvalid)
+	e := refusal(t, err, rayslice.KindInvalid)
 	if len(e.Fields) != 1 || e.Fields[0].Field != field || e.Fields[0].Code != code {
 		t.Errorf("got %v, want %s %s", err, field, code)
 	}

@@ -110,7 +110,7 @@ func TestEveryMove(t *testing.T) {
 			}
 		}
 	}
-	e := wantKind(t, s.Move(t.Context(), r.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindConflict)
+	e := refusal(t, s.Move(t.Context(), r.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindConflict)
 	if e.Code != "state_changed" || e.Args["state"] != rayslice.StateCancelled {
 		t.Errorf("got %v, want it to name the present state", e)
 	}
@@ -122,7 +122,7 @@ func TestWhoMayStop(t *testing.T) {
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 20})
 	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
 	_, err := s.StopRequest(t.Context(), people.Bob, r.ID)
-	if e := wantKind(t, err, rayslice.KindForbidden); e.Code != "stop_not_allowed" {
+	if e := refusal(t, err, rayslice.KindForbidden); e.Code != "stop_not_allowed" {
 		t.Errorf("got %v", e)
 	}
 	if n := count(t, `SELECT count(*) FROM audit WHERE action = 'refuse' AND actor = 'Bob' AND request_id = $1 AND team = 'vision'`, r.ID); n != 1 {

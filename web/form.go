@@ -110,34 +110,6 @@ func ParseRequestForm(v url.Values) RequestForm {
 	return f
 }
 
-// Values returns the form as ParseRequestForm reads it.
-func (f RequestForm) Values() url.Values {
-	v := url.Values{}
-	set := func(name, value string) {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	for name, value := range map[string]string{
-		"team": f.Team, "name": f.Name, "purpose": f.Purpose, "hours": f.Hours, "image": f.Image, "custom_image": f.CustomImage,
-		"ray_version": f.RayVersion, "head.cpu": f.HeadCPU, "head.memory_gib": f.HeadMemoryGiB, "env": f.Env, "pull_secrets": f.PullSecrets,
-	} {
-		set(name, value)
-	}
-	for i, g := range f.Groups {
-		for name, value := range map[string]string{
-			"size": g.Size, "core_percent": g.CorePercent, "per_pod": g.Cards, "workers": g.Workers,
-			"min_workers": g.MinWorkers, "max_workers": g.MaxWorkers, "cpu": g.CPU, "memory_gib": g.MemoryGiB,
-		} {
-			set(path(i, name), value)
-		}
-		if g.Spread {
-			v.Set(path(i, "spread"), "1")
-		}
-	}
-	return v
-}
-
 // FormFromDraft returns the form that asks for the same again.
 func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) RequestForm {
 	f := NewRequestForm(catalogue, d.Team)

@@ -47,14 +47,14 @@ func inputOf(f RequestForm, field string) string {
 
 var notInID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// inputID returns the id of the input that a field error, or the input of that name, belongs to.
-func inputID(f RequestForm, field string) string {
-	return "f-" + strings.Trim(notInID.ReplaceAllString(inputOf(f, field), "-"), "-")
+// inputID returns the id of the input of that name.
+func inputID(name string) string {
+	return "f-" + strings.Trim(notInID.ReplaceAllString(name, "-"), "-")
 }
 
-func errorID(f RequestForm, field string) string { return inputID(f, field) + "-error" }
+func errorID(name string) string { return inputID(name) + "-error" }
 
-func hintID(f RequestForm, field string) string { return inputID(f, field) + "-hint" }
+func hintID(name string) string { return inputID(name) + "-hint" }
 
 // errorsOf returns what is wrong with an input.
 func errorsOf(p NewRequestPage, name string) []rayslice.FieldError {
@@ -78,17 +78,17 @@ func marked(p NewRequestPage, name string) string {
 // describedBy returns the ids of what explains an input, for aria-describedby.
 func describedBy(p NewRequestPage, name string, ids ...string) string {
 	if len(errorsOf(p, name)) > 0 {
-		ids = append(ids, errorID(p.Form, name))
+		ids = append(ids, errorID(name))
 	}
 	return strings.Join(ids, " ")
 }
 
 // choice returns the attributes every input shares: name, id, and what explains it.
 func choice(p NewRequestPage, name string) templ.Attributes {
-	attributes := templ.Attributes{"name": name, "id": inputID(p.Form, name)}
+	attributes := templ.Attributes{"name": name, "id": inputID(name)}
 	var hints []string
 	if fieldHint(p, name) != "" {
-		hints = append(hints, hintID(p.Form, name))
+		hints = append(hints, hintID(name))
 	}
 	if by := describedBy(p, name, hints...); by != "" {
 		attributes["aria-describedby"] = by
@@ -204,6 +204,15 @@ func poolClosed(p NewRequestPage, pool rayslice.Pool) rayslice.Reason {
 	}
 	status, _ := poolStatus(p, pool)
 	return status.Blocked
+}
+
+func anyClosed(p NewRequestPage) bool {
+	for _, pool := range p.Catalogue.Pools {
+		if !poolClosed(p, pool).IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // poolText says how a pool's cards are shared, and how many there are.

@@ -15,8 +15,8 @@ const EventLive = "live"
 // the page again, which leads to sign-in.
 const EventAuthExpired = "auth-expired"
 
-// StaleAfter is the age from which pages warn that what Kubernetes reported is old.
-const StaleAfter = 30 * time.Second
+// StaleAfter is the age from which pages warn that what Kubernetes reported is old: two reports did not come.
+const StaleAfter = 75 * time.Second
 
 // Frame is what every page has around its content. Forms carry no token: the server refuses cross-origin posts.
 type Frame struct {

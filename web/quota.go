@@ -46,18 +46,16 @@ func quotaMeters(l *Localizer, q rayslice.Quota, asked rayslice.Charge) []meter 
 func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 	left := max(0, limit-used)
 	m := meter{segments: stack(limit, used-held, held, asked)}
-	say := func(class, key string, n int) {
-		m.legend = append(m.legend, legendPart{class, l.T(key, Args{"Amount": amount(l, u, n)})})
-	}
-	say("", "quota_limit", limit)
-	say("used", "quota_used", used-held)
+	say := func(class, text string) { m.legend = append(m.legend, legendPart{class, text}) }
+	say("used", l.T("quota_used", Args{"Amount": amount(l, u, used-held)}))
 	if held > 0 {
-		say("held", "quota_held", held)
+		say("held", l.T("quota_held", Args{"Amount": amount(l, u, held)}))
 	}
 	if asked > 0 {
-		say("asked", "quota_asked", asked)
+		say("asked", l.T("quota_asked", Args{"Amount": amount(l, u, asked)}))
 	}
-	say("left", "quota_left", max(0, left-asked))
+	say("left", l.T("quota_left", Args{"Amount": amount(l, u, max(0, left-asked))}))
+	say("limit", l.T("quota_limit", Args{"Amount": amount(l, u, limit)}))
 	if asked > left {
 		m.warning = l.T("quota_over", Args{"Over": amount(l, u, asked-left), "Left": amount(l, u, left)})
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -184,11 +185,11 @@ func stopWord(p RequestPage) string {
 }
 
 func stopHeading(p RequestPage) string {
-	key := "stop_heading"
+	name := Args{"Name": p.Request.Draft.Name}
 	if p.Request.State == rayslice.StatePending {
-		key = "stop_heading_pending"
+		return p.Locale.T("stop_heading_pending", name)
 	}
-	return p.Locale.T(key, Args{"Name": p.Request.Draft.Name})
+	return p.Locale.T("stop_heading", name)
 }
 
 // podRow is one pod of the workers table.
@@ -254,6 +255,13 @@ func podTone(w rayslice.Worker) string {
 		return "busy"
 	}
 	return "plain"
+}
+
+// withoutPod drops the pod's name from a reason that stands beside it, or where there is no room for it.
+func withoutPod(r rayslice.Reason) rayslice.Reason {
+	r.Args = maps.Clone(r.Args)
+	delete(r.Args, "pod")
+	return r
 }
 
 // cardText says which cards a worker's slice lies on.
@@ -360,11 +368,6 @@ func noConnection(p RequestPage) string {
 		return p.Locale.T("connect_gone")
 	}
 	return p.Locale.T("connect_later")
-}
-
-// againAddress returns where to ask for the same again: the form, filled in.
-func againAddress(p RequestPage) string {
-	return "/clusters/new?" + FormFromDraft(p.Request.Draft, p.Catalogue).Values().Encode()
 }
 
 // auditText says what an entry records.

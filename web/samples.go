@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -67,12 +68,13 @@ func listSamples() []Sample {
 			return ClusterListView(p)
 		}},
 		{"clusters-one", func(f Frame) templ.Component {
-			return ClusterListView(list(f, []ClusterRow{sampleRow(f.Now, rayslice.StateReady)}))
+			return ClusterListView(list(f, []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}))
 		}},
 		{"clusters-every-state", func(f Frame) templ.Component {
 			var rows []ClusterRow
-			for _, s := range rayslice.States() {
-				rows = append(rows, sampleRow(f.Now, s))
+			for i, s := range rayslice.States() {
+				rows = append(rows, SampleRow(f.Now, s))
+				rows[i].Request.ID = fmt.Sprintf("sample%06d", i)
 			}
 			return ClusterListView(list(f, rows))
 		}},
@@ -83,11 +85,11 @@ func listSamples() []Sample {
 		}},
 		{"clusters-stale", func(f Frame) templ.Component {
 			f.DataAge = 9*time.Minute + 12*time.Second
-			return ClusterListView(list(f, []ClusterRow{sampleRow(f.Now, rayslice.StateProvisioning)}))
+			return ClusterListView(list(f, []ClusterRow{SampleRow(f.Now, rayslice.StateProvisioning)}))
 		}},
 		{"clusters-unknown", func(f Frame) templ.Component {
 			f.DataUnknown = true
-			row := sampleRow(f.Now, rayslice.StateProvisioning)
+			row := SampleRow(f.Now, rayslice.StateProvisioning)
 			row.Cluster = rayslice.Cluster{}
 			return ClusterListView(list(f, []ClusterRow{row}))
 		}},
@@ -102,7 +104,7 @@ func manyRows(now time.Time) []ClusterRow {
 	}
 	var rows []ClusterRow
 	for i := range 40 {
-		row := sampleRow(now, rayslice.States()[i%len(rayslice.States())])
+		row := SampleRow(now, rayslice.States()[i%len(rayslice.States())])
 		row.Request.ID = fmt.Sprintf("sample%06d", i)
 		row.Request.Draft.Name = names[i%len(names)]
 		rows = append(rows, row)
@@ -114,30 +116,35 @@ func teamSamples() []Sample {
 	team := rayslice.Team{Name: "vision", Namespace: "team-vision"}
 	return []Sample{
 		{"team", func(f Frame) templ.Component {
-			rows := []ClusterRow{sampleRow(f.Now, rayslice.StateReady), sampleRow(f.Now, rayslice.StatePending)}
+			rows := []ClusterRow{SampleRow(f.Now, rayslice.StateReady), SampleRow(f.Now, rayslice.StatePending)}
 			rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
 		}},
 		{"team-empty", func(f Frame) templ.Component {
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
 		}},
 		{"team-over-limit", func(f Frame) templ.Component {
 			quota := rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: quota, Rows: []ClusterRow{sampleRow(f.Now, rayslice.StateReady)}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
 		}},
 	}
+}
+
+// at returns the frame of a page at another address.
+func at(f Frame, path string) Frame {
+	f.Path = path
+	return f
 }
 
 func errorSamples() []Sample {
 	sample := func(status int, problem *rayslice.Error) Sample {
 		return Sample{fmt.Sprintf("error-%d", status), func(f Frame) templ.Component {
-			return ErrorView(ErrorPage{Frame: f, Status: status, Problem: problem})
+			return ErrorView(ErrorPage{Frame: at(f, "/nowhere"), Status: status, Problem: problem})
 		}}
 	}
-	notFound, _ := rayslice.NotFound("request").(*rayslice.Error)
 	return []Sample{
 		sample(403, &rayslice.Error{Kind: rayslice.KindForbidden, Code: "stop_not_allowed"}),
-		sample(404, notFound),
+		sample(404, problemOf(rayslice.NotFound("request"))),
 		sample(405, &rayslice.Error{Code: "method_not_allowed"}),
 		sample(409, &rayslice.Error{Kind: rayslice.KindConflict, Code: "state_changed", Args: Args{"state": rayslice.StateStopped, "expected": rayslice.StateReady}}),
 		sample(422, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "invalid_fields", Fields: []rayslice.FieldError{
@@ -200,6 +207,27 @@ func samplePage(f Frame, form RequestForm) NewRequestPage {
 	return p
 }
 
+// SamplePreview returns what the portal would answer to POST /clusters/preview with the form; the YAML is always the same.
+func SamplePreview(f Frame, form RequestForm) NewRequestPage {
+	p := samplePage(f, form)
+	draft, err := form.Draft()
+	if err == nil {
+		draft.Normalize(p.Catalogue)
+		err = draft.Validate(p.Catalogue)
+	}
+	if err == nil {
+		p.YAML = sampleYAML
+	}
+	p.Problem = problemOf(err)
+	return p
+}
+
+func problemOf(err error) *rayslice.Error {
+	var problem *rayslice.Error
+	errors.As(err, &problem)
+	return problem
+}
+
 func formSamples() []Sample {
 	return []Sample{
 		{"new", func(f Frame) templ.Component {
@@ -224,7 +252,7 @@ func formSamples() []Sample {
 			form := sampleForm()
 			form.Groups[0].Workers = "6"
 			p := samplePage(f, form)
-			p.Problem, _ = p.Quotas[1].OverQuota(p.Charge).(*rayslice.Error)
+			p.Problem = problemOf(p.Quotas[1].OverQuota(p.Charge))
 			p.YAML = sampleYAML
 			return NewRequestView(p)
 		}},

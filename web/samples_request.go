@@ -9,8 +9,8 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-// sampleRow returns a request of two 8 GiB slices in the given state, with the cluster that goes with it.
-func sampleRow(now time.Time, state rayslice.State) ClusterRow {
+// SampleRow returns a request of two 8 GiB slices in the given state, with the cluster that goes with it.
+func SampleRow(now time.Time, state rayslice.State) ClusterRow {
 	draft := rayslice.RequestDraft{
 		Team: "vision", Name: "ablation-7", Purpose: "Ablation of the new loss for the March paper", Hours: 8,
 		Head:   rayslice.Head{CPU: 2, MemoryGiB: 8},
@@ -81,7 +81,7 @@ func sampleCluster(r rayslice.Request, now time.Time) rayslice.Cluster {
 // requestSample draws a request's page in the given state, changed as the sample wants.
 func requestSample(name string, state rayslice.State, change func(*RequestPage)) Sample {
 	return Sample{name, func(f Frame) templ.Component {
-		row := sampleRow(f.Now, state)
+		row := SampleRow(f.Now, state)
 		f.Path = "/clusters/" + row.Request.ID
 		p := RequestPage{Frame: f, Request: row.Request, Cluster: row.Cluster, Catalogue: SampleCatalogue(), YAML: sampleYAML, CanStop: state.Stoppable(), Audit: sampleAudit(row.Request)}
 		p.Cluster.Events = sampleEvents(f.Now, state)
@@ -151,7 +151,7 @@ func requestSamples() []Sample {
 
 func unschedulable(p *RequestPage) {
 	reason := rayslice.Reason{Code: "unschedulable", Args: Args{"pod": p.Cluster.Workers[1].Name}, Detail: unschedulableText}
-	p.Cluster.Problem, p.Cluster.Workers[1].Problem = reason, rayslice.Reason{Code: "unschedulable"}
+	p.Cluster.Problem, p.Cluster.Workers[1].Problem = reason, reason
 	p.Cluster.Events = []rayslice.Event{{At: p.Now.Add(-time.Minute), Warning: true, Object: "Pod/" + p.Cluster.Workers[1].Name,
 		Reason: "FailedScheduling", Message: unschedulableText, Count: 7}}
 }

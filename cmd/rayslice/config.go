@@ -73,7 +73,8 @@ type migrateCommand struct {
 }
 
 type renderCommand struct {
-	File string `short:"f" required:"" type:"existingfile" help:"YAML or JSON file with the request, as the API takes it."`
+	File          string `short:"f" required:"" type:"existingfile" help:"YAML or JSON file with the request, as the API takes it."`
+	KubeNamespace string `short:"n" name:"kube-namespace" default:"default" help:"Kubernetes namespace of the RayCluster; the portal takes the team's."`
 }
 
 type demoCommand struct {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
 )
 
 //go:embed teams.yaml
@@ -40,6 +41,18 @@ func loadRoster(path string) (roster, error) {
 	var r roster
 	err := readYAML(path, "teams.yaml", demoTeams, &r, func() error { return r.check() })
 	return r, err
+}
+
+// seed returns the roster as the store takes it.
+func (r roster) seed() store.Seed {
+	var seed store.Seed
+	for _, t := range r.Teams {
+		seed.Teams = append(seed.Teams, store.SeedTeam(t))
+	}
+	for _, p := range r.People {
+		seed.Users = append(seed.Users, store.SeedUser(p))
+	}
+	return seed
 }
 
 func (r roster) check() error {

@@ -33,6 +33,7 @@ func newStorybook() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+static.Prefix, static.Handler())
 	mux.HandleFunc("GET /{$}", showIndex)
+	mux.HandleFunc("POST /clusters/preview", preview)
 	for _, sample := range web.Samples() {
 		mux.HandleFunc("GET /"+sample.Name, func(w http.ResponseWriter, r *http.Request) { show(w, r, sample) })
 	}
@@ -42,11 +43,34 @@ func newStorybook() http.Handler {
 	})
 }
 
-func show(w http.ResponseWriter, r *http.Request, sample web.Sample) {
+func frame(r *http.Request) web.Frame {
 	l := web.NewLocalizer(r.URL.Query().Get("lang"), r.Header.Get("Accept-Language"))
-	frame := web.SampleFrame(l, "/clusters", time.Now())
+	return web.SampleFrame(l, "/clusters", time.Now())
+}
+
+// preview answers htmx while a form is filled in, so that the form can be tried out.
+func preview(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p := web.SamplePreview(frame(r), web.ParseRequestForm(r.PostForm))
+	component := web.NewRequestView(p)
+	if r.Header.Get("HX-Request") == "true" {
+		component = web.RequestPreview(p)
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if err := sample.View(frame).Render(r.Context(), w); err != nil {
+	if p.Problem != nil {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+	}
+	if err := component.Render(r.Context(), w); err != nil {
+		fmt.Fprintln(os.Stderr, "preview:", err)
+	}
+}
+
+func show(w http.ResponseWriter, r *http.Request, sample web.Sample) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if err := sample.View(frame(r)).Render(r.Context(), w); err != nil {
 		fmt.Fprintln(os.Stderr, sample.Name, err)
 	}
 }

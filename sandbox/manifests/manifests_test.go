@@ -47,13 +47,18 @@ func TestEveryManifestDecodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var names, kinds []string
 	for _, object := range crds {
 		if object.GetKind() != "CustomResourceDefinition" {
 			t.Errorf("%s %s among the CRDs", object.GetKind(), object.GetName())
 		}
+		names = append(names, object.GetName())
 	}
-	if len(crds) < 15 {
-		t.Errorf("%d CRDs, want KubeRay's three and KWOK's twelve", len(crds))
+	for _, kind := range Kinds() {
+		kinds = append(kinds, kind.String())
+	}
+	if diff := cmp.Diff(names, kinds); diff != "" || len(names) != 15 {
+		t.Errorf("%d CRDs, want KubeRay's three and KWOK's twelve; kinds (-CRDs +file names):\n%s", len(names), diff)
 	}
 	if _, err := RBAC(); err != nil {
 		t.Error(err)

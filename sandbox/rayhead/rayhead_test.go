@@ -105,18 +105,17 @@ func get(t *testing.T, look func() cluster, path string) map[string]any {
 	return body
 }
 
-// shape lists every path of a JSON value with its type; the keys of maps from ids, resources and labels are left out.
+// shape lists every path of a JSON value with its type. Keys that are names of nodes count as one, and those that are
+// names of resources not at all.
 func shape(path string, value any, into map[string]string) {
 	switch value := value.(type) {
 	case map[string]any:
 		into[path] = "object"
 		for key, child := range value {
-			switch {
-			case strings.HasSuffix(path, "nodeLogicalResources"), strings.HasSuffix(path, "activeNodes"), strings.HasSuffix(path, "usageByNode"),
-				strings.HasSuffix(path, "nodeTypeMapping"), strings.HasSuffix(path, "disk"):
+			switch last := path[strings.LastIndex(path, ".")+1:]; {
+			case slices.Contains([]string{"nodeLogicalResources", "activeNodes", "usageByNode", "nodeTypeMapping", "disk"}, last):
 				shape(path+".*", child, into)
-			case strings.Contains(path, "resourcesTotal"), strings.Contains(path, "resources_total"), strings.HasSuffix(path, "usage"), strings.HasSuffix(path, ".*"),
-				strings.HasSuffix(path, "nodeTypes[][]"):
+			case slices.Contains([]string{"resourcesTotal", "resources_total", "usage", "*", "nodeTypes[][]"}, last):
 			default:
 				shape(path+"."+key, child, into)
 			}
@@ -127,17 +126,12 @@ func shape(path string, value any, into map[string]string) {
 			shape(path+"[]", child, into)
 		}
 	case nil:
-		into[path] = cmpOr(into[path], "null")
+		if into[path] == "" {
+			into[path] = "null"
+		}
 	default:
 		into[path] = fmt.Sprintf("%T", value)
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func TestShapesEqualARealHeads(t *testing.T) {

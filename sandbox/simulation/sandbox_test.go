@@ -70,7 +70,7 @@ func withSandbox(run func() int) (int, error) {
 
 // up starts a sandbox without Postgres and waits until it is ready. The returned function stops it and waits for its end.
 func up(bin, dir string) (stop func(), err error) {
-	command := exec.Command(filepath.Join(bin, "sandbox"), "up", "--dir", dir, "--bin", bin, "--postgres=false", "--fsync=false")
+	command := exec.Command(filepath.Join(bin, "sandbox"), "up", "--dir", dir, "--bin", bin, "--no-postgres", "--no-fsync")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	if err := command.Start(); err != nil {
 		return nil, err

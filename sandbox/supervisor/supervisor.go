@@ -134,7 +134,7 @@ func (s *Supervisor) Processes() map[string]int {
 // command is the component's program, writing to its log and bound to the life of this process.
 func (s *Supervisor) command(c Component) (*exec.Cmd, error) {
 	if info, err := os.Stat(s.logFile(c.Name)); err == nil && info.Size() > largeLog {
-		if err := os.Rename(s.logFile(c.Name), s.logFile(c.Name+".old")); err != nil {
+		if err := os.Rename(s.logFile(c.Name), s.logFile(c.Name)+".old"); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers"
+	"github.com/rayslice/rayslice/k8s"
+	"github.com/rayslice/rayslice/migrations"
+	"github.com/rayslice/rayslice/store"
+)
+
+// portal is the running program: what serve builds, starts and stops.
+type portal struct {
+	config     Config
+	logger     *slog.Logger
+	store      *store.Store
+	sessions   *pgxpool.Pool
+	controller *k8s.Controller
+	handler    *handlers.Server
+	tokens     map[string]int64
+}
+
+// serve runs the portal until ctx ends or a part of it fails.
+func serve(ctx context.Context, config Config, logger *slog.Logger) error {
+	klog.SetSlogLogger(logger) // client-go's own lines
+	p := &portal{config: config, logger: logger}
+	if err := p.checkPersonas(); err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", config.Addr)
+	if err != nil {
+		return fmt.Errorf("%s is in use or not ours: choose another with --addr or RAYSLICE_ADDR (%w)", config.Addr, err)
+	}
+	p.announce(listener.Addr())
+	return p.run(ctx, listener)
+}
+
+// checkPersonas lets anybody be anyone only where nobody else can reach the portal.
+func (p *portal) checkPersonas() error {
+	if !p.config.PersonaSignIn {
+		return nil
+	}
+	host, _, _ := net.SplitHostPort(p.config.Addr)
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("RAYSLICE_PERSONA_SIGN_IN lets anybody sign in as anyone, so it needs a loopback address: %s is not one", p.config.Addr)
+}
+
+// open builds every part, from the database up.
+func (p *portal) open(ctx context.Context) error {
+	if p.config.DatabaseURL == "" {
+		return errNoDatabase
+	}
+	catalogue, err := loadCatalogue(p.config.Catalogue)
+	if err != nil {
+		return err
+	}
+	if err := p.openStore(ctx); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := p.openController(catalogue, registry); err != nil {
+		return err
+	}
+	p.handler, err = handlers.New(handlers.Config{
+		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
+		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
+		Health: p.health, Demo: p.config.PersonaSignIn, Tokens: p.tokens, Version: programVersion(), PublicURL: p.config.BaseURL(),
+	})
+	return err
+}
+
+func (p *portal) openStore(ctx context.Context) error {
+	if p.config.AutoMigrate {
+		if err := migrations.Up(ctx, p.config.DatabaseURL); err != nil {
+			return fmt.Errorf("database schema: %w", err)
+		}
+	}
+	var err error
+	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	pool, err := pgxpool.ParseConfig(p.config.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	pool.MaxConns = 4
+	if p.sessions, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
+		return err
+	}
+	return p.seed(ctx)
+}
+
+// seed adds the configured teams and people, and in the demo a token for the first persona.
+func (p *portal) seed(ctx context.Context) error {
+	if p.config.Teams == "" && !p.config.PersonaSignIn {
+		return nil
+	}
+	roster, err := loadRoster(p.config.Teams)
+	if err != nil {
+		return err
+	}
+	if err := p.store.Seed(ctx, roster.seed()); err != nil || !p.config.PersonaSignIn {
+		return err
+	}
+	personas, err := p.store.Personas(ctx)
+	if err != nil || len(personas) == 0 {
+		return err
+	}
+	p.tokens = map[string]int64{"rayslice-demo-" + rand.Text(): personas[0].ID}
+	return nil
+}
+
+func (p *portal) openController(catalogue rayslice.Catalogue, registry *prometheus.Registry) error {
+	rest, err := k8s.LoadConfig(p.config.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	p.controller, err = k8s.New(k8s.Config{
+		Rest: rest, Store: p.store, Catalogue: catalogue, Access: k8s.HeadAccess(p.config.HeadAccess),
+		QPS: p.config.QPS, Burst: p.config.Burst, Resync: p.config.Resync, Logger: p.logger,
+		Namespace: p.config.Namespace, CreateNamespaces: p.config.CreateNamespaces, Registerer: registry,
+	})
+	return err
+}
+
+func (p *portal) health() handlers.Health {
+	h := p.controller.Health()
+	return handlers.Health{Synced: h.Synced, WatchAge: h.WatchAge, Leader: h.Leader, LastError: h.LastError}
+}
+
+// announce says where the portal is and, in the demo, who to be.
+func (p *portal) announce(addr net.Addr) {
+	p.logger.Info("portal listens", "addr", addr.String(), "url", p.config.BaseURL(), "version", programVersion())
+	if !p.config.PersonaSignIn {
+		return
+	}
+	fmt.Printf("\n  Open %s and sign in as Mei Lin (researcher), Arjun Rao (lead) or Wei Zhang (admin).\n", p.config.BaseURL())
+	for token := range p.tokens {
+		fmt.Printf("  For programs, as Mei Lin: curl -H 'Authorization: Bearer %s' %s/api/v1/requests\n", token, p.config.BaseURL())
+	}
+	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
+}
+
+// run serves until ctx ends or a part fails, then stops: event streams first, then HTTP, then the reconciler.
+func (p *portal) run(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)}
+	reconciling, stopReconciling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopReconciling()
+	group, failed := errgroup.WithContext(ctx)
+	group.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
+	group.Go(func() error { return ignore(p.controller.Run(reconciling), context.Canceled) })
+	group.Go(func() error { return ignore(p.store.Listen(reconciling, p.wake), context.Canceled) })
+	group.Go(func() error {
+		<-failed.Done()
+		p.logger.Info("stopping")
+		p.handler.Close()
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.ShutdownTimeout)
+		defer cancel()
+		err := server.Shutdown(limit)
+		stopReconciling()
+		return err
+	})
+	return group.Wait()
+}
+
+// wake passes a change in the database on to the reconciler.
+func (p *portal) wake(change store.Change) {
+	if change.Kind == store.KindRequest && !change.Resync {
+		p.controller.Wake(change.ID)
+	}
+}
+
+func (p *portal) close() {
+	if p.handler != nil {
+		p.handler.Close()
+	}
+	if p.sessions != nil {
+		p.sessions.Close()
+	}
+	if p.store != nil {
+		p.store.Close()
+	}
+}
+
+func ignore(err, harmless error) error {
+	if errors.Is(err, harmless) {
+		return nil
+	}
+	return err
+}
