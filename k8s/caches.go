@@ -81,7 +81,7 @@ func (k *caches) see(request rayslice.Request) sighting {
 	}
 	found, _ := k.pods.GetIndexer().ByIndex(byRequest, request.ID)
 	for _, obj := range found {
-		if pod := obj.(*corev1.Pod); pod.Namespace == request.Namespace {
+		if pod := obj.(*podView); pod.Namespace == request.Namespace {
 			seen.pods = append(seen.pods, pod)
 		}
 	}
@@ -122,8 +122,11 @@ func idOf(obj any) string {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	if meta, ok := obj.(metav1.Object); ok {
-		return meta.GetLabels()[LabelRequest]
+	switch obj := obj.(type) {
+	case *podView:
+		return obj.request
+	case metav1.Object:
+		return obj.GetLabels()[LabelRequest]
 	}
 	return ""
 }

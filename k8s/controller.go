@@ -160,6 +160,9 @@ func (c *Controller) Wake(id string) {
 	}
 }
 
+// WakeAll asks for a look at every request soon: for when changes may have been missed.
+func (c *Controller) WakeAll() { nudge(c.sweepSoon) }
+
 // Heads returns the way to the Ray heads.
 func (c *Controller) Heads() *Heads { return c.heads }
 

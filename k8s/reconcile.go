@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,15 +86,14 @@ func (c *Controller) confirm(ctx context.Context, request rayslice.Request) (ray
 	return have, nil
 }
 
-func (c *Controller) livePods(ctx context.Context, request rayslice.Request) ([]*corev1.Pod, error) {
+func (c *Controller) livePods(ctx context.Context, request rayslice.Request) ([]*podView, error) {
 	list, err := c.clients.core.CoreV1().Pods(request.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelRequest + "=" + request.ID})
 	if err != nil {
 		return nil, &apiError{err}
 	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
+	pods := make([]*podView, 0, len(list.Items))
 	for i := range list.Items {
-		slim, _ := slimPod(&list.Items[i])
-		pods = append(pods, slim.(*corev1.Pod))
+		pods = append(pods, viewPod(&list.Items[i]))
 	}
 	return pods, nil
 }

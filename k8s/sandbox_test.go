@@ -109,7 +109,14 @@ func (w *world) start(change ...func(*k8s.Config)) (c *k8s.Controller, stop func
 		}
 	})
 	running.Go(func() {
-		_ = w.store.Listen(ctx, func(change store.Change) { c.Wake(change.ID) }) // ends with ctx
+		_ = w.store.Listen(ctx, func(change store.Change) { // ends with ctx
+			switch {
+			case change.Resync:
+				c.WakeAll()
+			case change.Kind == store.KindRequest:
+				c.Wake(change.ID)
+			}
+		})
 	})
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.Cleanup(stop)
