@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"sync"
@@ -45,6 +44,9 @@ const (
 	headMisses      = 3 // failures in a row until a head that answered counts as silent
 )
 
+// serviceAccountToken is where a pod finds its token: with it, the portal runs in the cluster it serves.
+const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
 // A HeadAddress says where a Ray head is.
 type HeadAddress struct {
 	Namespace string
@@ -77,7 +79,7 @@ func newHeads(access HeadAccess, config *rest.Config, log *slog.Logger, changed 
 	h := &Heads{changed: changed, log: log, known: map[string]*headState{}}
 	if access == HeadAccessAuto {
 		access = HeadAccessPortForward
-		if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		if config.BearerTokenFile == serviceAccountToken {
 			access = HeadAccessDirect
 		}
 	}
