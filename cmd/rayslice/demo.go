@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/rayslice/rayslice/k8s"
 )
 
 // demo starts the sandbox beside this program, then serves the portal on it until ctx ends, then stops the sandbox.
@@ -27,7 +29,7 @@ func demo(ctx context.Context, config Config, command demoCommand) error {
 		return err
 	}
 	defer sandbox(context.WithoutCancel(ctx), command, "down") //nolint:errcheck // it says itself what failed
-	if err := useSandbox(&config, command.Dir); err != nil {
+	if err := useSandbox(ctx, &config, command.Dir); err != nil {
 		return err
 	}
 	logFile, err := os.OpenFile(filepath.Join(command.Dir, "portal.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -71,13 +73,14 @@ func sandbox(ctx context.Context, command demoCommand, args ...string) error {
 	return nil
 }
 
-// useSandbox points the configuration at the sandbox that runs in dir.
-func useSandbox(config *Config, dir string) error {
+// useSandbox points the configuration at the sandbox that runs in dir, where the portal gets the rights it has elsewhere.
+func useSandbox(ctx context.Context, config *Config, dir string) error {
 	content, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	if err != nil {
 		return err
 	}
 	var state struct {
+		Kubeconfig       string `json:"kubeconfig"` // an administrator's
 		PortalKubeconfig string `json:"portalKubeconfig"`
 		DatabaseURL      string `json:"databaseURL"`
 	}
@@ -85,5 +88,9 @@ func useSandbox(config *Config, dir string) error {
 		return fmt.Errorf("state of the sandbox: %w", err)
 	}
 	config.Kubeconfig, config.DatabaseURL = state.PortalKubeconfig, state.DatabaseURL
-	return nil
+	admin, err := k8s.LoadConfig(state.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	return grant(ctx, admin)
 }
