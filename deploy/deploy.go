@@ -1,10 +1,17 @@
-// Package deploy holds the manifests of the portal; those of its rights are embedded, so that the demo and the tests run
-// with the same ones as a cluster.
+// Package deploy holds the manifests by which rayslice runs in a cluster.
 package deploy
 
-import "embed"
+import _ "embed"
 
-// Rights are the files with the portal's namespace, its service account and what that may do.
-//
-//go:embed namespace.yaml rbac.yaml create-namespaces.yaml
-var Rights embed.FS
+// Rights are what the portal's service account needs, in the order to apply them: its namespace, its rights, and the
+// right to make team namespaces.
+var Rights = []string{namespace, rbac, createNamespaces}
+
+var (
+	//go:embed namespace.yaml
+	namespace string
+	//go:embed rbac.yaml
+	rbac string
+	//go:embed create-namespaces.yaml
+	createNamespaces string
+)

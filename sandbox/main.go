@@ -38,7 +38,6 @@ func main() {
 	)
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	context.AfterFunc(ctx, cancel) // a second Ctrl-C ends us at once, and the kernel the rest
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	dir, err := filepath.Abs(line.Dir)
 	if err == nil {

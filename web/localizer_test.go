@@ -61,7 +61,7 @@ func TestOverQuotaSaysTheNumbersThatMatter(t *testing.T) {
 		"both":           {rayslice.Charge{GiB: 48, Cards: 3}, []string{"48 GiB and 3 whole cards", "40 GiB and 1 whole cards"}, "no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := NewLocalizer("en").Problem(quota.OverQuota(c.asked).(*rayslice.Error))
+			got := NewLocalizer("en").Problem(problemOf(quota.OverQuota(c.asked)))
 			for _, w := range c.want {
 				if !strings.Contains(got, w) {
 					t.Errorf("%q lacks %q", got, w)

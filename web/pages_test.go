@@ -187,6 +187,9 @@ func TestRawTextFromKubernetesIsEscapedAndCut(t *testing.T) {
 	if got := page.Find("#going-on .detail"); got.Text() != unschedulableText || got.Children().Length() != 0 {
 		t.Errorf("the detail is %q", got.Text())
 	}
+	if got := page.Find("table.pods tr:nth-child(3) td:last-child .sub").Text(); got != "no node has room for it now. It starts by itself when there is room." {
+		t.Errorf("the pod's row says %q", got)
+	}
 	if sample(t, "request-names").Find("main script").Length() != 0 {
 		t.Error("a name became markup")
 	}

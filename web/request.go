@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -254,6 +255,13 @@ func podTone(w rayslice.Worker) string {
 		return "busy"
 	}
 	return "plain"
+}
+
+// withoutPod drops the pod's name from a reason that stands beside it, or where there is no room for it.
+func withoutPod(r rayslice.Reason) rayslice.Reason {
+	r.Args = maps.Clone(r.Args)
+	delete(r.Args, "pod")
+	return r
 }
 
 // cardText says which cards a worker's slice lies on.

@@ -118,28 +118,33 @@ func teamSamples() []Sample {
 		{"team", func(f Frame) templ.Component {
 			rows := []ClusterRow{SampleRow(f.Now, rayslice.StateReady), SampleRow(f.Now, rayslice.StatePending)}
 			rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
 		}},
 		{"team-empty", func(f Frame) templ.Component {
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
 		}},
 		{"team-over-limit", func(f Frame) templ.Component {
 			quota := rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
-			return TeamView(TeamPage{Frame: f, Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
+			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
 		}},
 	}
+}
+
+// at returns the frame of a page at another address.
+func at(f Frame, path string) Frame {
+	f.Path = path
+	return f
 }
 
 func errorSamples() []Sample {
 	sample := func(status int, problem *rayslice.Error) Sample {
 		return Sample{fmt.Sprintf("error-%d", status), func(f Frame) templ.Component {
-			return ErrorView(ErrorPage{Frame: f, Status: status, Problem: problem})
+			return ErrorView(ErrorPage{Frame: at(f, "/nowhere"), Status: status, Problem: problem})
 		}}
 	}
-	notFound, _ := rayslice.NotFound("request").(*rayslice.Error)
 	return []Sample{
 		sample(403, &rayslice.Error{Kind: rayslice.KindForbidden, Code: "stop_not_allowed"}),
-		sample(404, notFound),
+		sample(404, problemOf(rayslice.NotFound("request"))),
 		sample(405, &rayslice.Error{Code: "method_not_allowed"}),
 		sample(409, &rayslice.Error{Kind: rayslice.KindConflict, Code: "state_changed", Args: Args{"state": rayslice.StateStopped, "expected": rayslice.StateReady}}),
 		sample(422, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "invalid_fields", Fields: []rayslice.FieldError{
@@ -213,8 +218,14 @@ func SamplePreview(f Frame, form RequestForm) NewRequestPage {
 	if err == nil {
 		p.YAML = sampleYAML
 	}
-	errors.As(err, &p.Problem)
+	p.Problem = problemOf(err)
 	return p
+}
+
+func problemOf(err error) *rayslice.Error {
+	var problem *rayslice.Error
+	errors.As(err, &problem)
+	return problem
 }
 
 func formSamples() []Sample {
@@ -241,7 +252,7 @@ func formSamples() []Sample {
 			form := sampleForm()
 			form.Groups[0].Workers = "6"
 			p := samplePage(f, form)
-			p.Problem, _ = p.Quotas[1].OverQuota(p.Charge).(*rayslice.Error)
+			p.Problem = problemOf(p.Quotas[1].OverQuota(p.Charge))
 			p.YAML = sampleYAML
 			return NewRequestView(p)
 		}},

@@ -151,7 +151,7 @@ func requestSamples() []Sample {
 
 func unschedulable(p *RequestPage) {
 	reason := rayslice.Reason{Code: "unschedulable", Args: Args{"pod": p.Cluster.Workers[1].Name}, Detail: unschedulableText}
-	p.Cluster.Problem, p.Cluster.Workers[1].Problem = reason, rayslice.Reason{Code: "unschedulable"}
+	p.Cluster.Problem, p.Cluster.Workers[1].Problem = reason, reason
 	p.Cluster.Events = []rayslice.Event{{At: p.Now.Add(-time.Minute), Warning: true, Object: "Pod/" + p.Cluster.Workers[1].Name,
 		Reason: "FailedScheduling", Message: unschedulableText, Count: 7}}
 }

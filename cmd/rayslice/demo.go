@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/rayslice/rayslice/k8s"
 )
 
 // demo starts the sandbox beside this program, then serves the portal on it until ctx ends, then stops the sandbox.
@@ -29,7 +27,11 @@ func demo(ctx context.Context, config Config, command demoCommand) error {
 		return err
 	}
 	defer sandbox(context.WithoutCancel(ctx), command, "down") //nolint:errcheck // it says itself what failed
-	if err := useSandbox(ctx, &config, command.Dir); err != nil {
+	admin, err := useSandbox(&config, command.Dir)
+	if err != nil {
+		return err
+	}
+	if err := grantRights(ctx, admin); err != nil {
 		return err
 	}
 	logFile, err := os.OpenFile(filepath.Join(command.Dir, "portal.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -73,24 +75,20 @@ func sandbox(ctx context.Context, command demoCommand, args ...string) error {
 	return nil
 }
 
-// useSandbox points the configuration at the sandbox that runs in dir, where the portal gets the rights it has elsewhere.
-func useSandbox(ctx context.Context, config *Config, dir string) error {
+// useSandbox points the configuration at the sandbox that runs in dir, and returns an administrator's kubeconfig.
+func useSandbox(config *Config, dir string) (admin string, err error) {
 	content, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	if err != nil {
-		return err
+		return "", err
 	}
 	var state struct {
-		Kubeconfig       string `json:"kubeconfig"` // an administrator's
+		Kubeconfig       string `json:"kubeconfig"`
 		PortalKubeconfig string `json:"portalKubeconfig"`
 		DatabaseURL      string `json:"databaseURL"`
 	}
 	if err := json.Unmarshal(content, &state); err != nil {
-		return fmt.Errorf("state of the sandbox: %w", err)
+		return "", fmt.Errorf("state of the sandbox: %w", err)
 	}
 	config.Kubeconfig, config.DatabaseURL = state.PortalKubeconfig, state.DatabaseURL
-	admin, err := k8s.LoadConfig(state.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	return grant(ctx, admin)
+	return state.Kubeconfig, nil
 }

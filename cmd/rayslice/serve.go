@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/handlers"
@@ -35,6 +36,7 @@ type portal struct {
 
 // serve runs the portal until ctx ends or a part of it fails.
 func serve(ctx context.Context, config Config, logger *slog.Logger) error {
+	klog.SetSlogLogger(logger) // client-go's own lines
 	p := &portal{config: config, logger: logger}
 	if err := p.checkPersonas(); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A fresh machine has the modules but not these copies' origin at run time, hence the copies.
+// The modules are not at hand when the sandbox runs, hence the copies.
 //go:generate go run ./copy
 
 //go:embed crds

@@ -12,8 +12,8 @@ import (
 	"github.com/rayslice/rayslice/k8s"
 )
 
-// administrator leads to the sandbox of the tests.
-func administrator(t *testing.T) *rest.Config {
+// administrator returns the kubeconfig of the tests' sandbox.
+func administrator(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("SANDBOX_KUBECONFIG")
 	switch {
@@ -23,23 +23,22 @@ func administrator(t *testing.T) *rest.Config {
 	default:
 		t.Skip("SANDBOX_KUBECONFIG is not set: no sandbox to test on")
 	}
-	config, err := k8s.LoadConfig(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
+	return path
 }
 
-// TestGrant asks a real API server what the portal may do once deploy/ is applied: what it needs, and nothing that would
+// TestGrantRights asks a real API server what the portal may do once deploy/ is applied: what it needs, and nothing that would
 // let it read secrets, run code in a pod or take somebody else's pods away.
-func TestGrant(t *testing.T) {
+func TestGrantRights(t *testing.T) {
 	admin := administrator(t)
 	for range 2 {
-		if err := grant(t.Context(), admin); err != nil {
+		if err := grantRights(t.Context(), admin); err != nil {
 			t.Fatal(err)
 		}
 	}
-	portal := rest.CopyConfig(admin)
+	portal, err := k8s.LoadConfig(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
 	portal.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:rayslice:rayslice",
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:rayslice", "system:authenticated"},
