@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
@@ -59,13 +60,13 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	return k
 }
 
-// run keeps the caches up to date until ctx ends.
-func (k *caches) run(ctx context.Context) {
+// run keeps the caches up to date until ctx ends; running is done when nothing of it is left.
+func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
 	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes} {
-		go i.RunWithContext(ctx)
+		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	for _, feed := range k.feeds {
-		go feed.RunWithContext(ctx)
+		running.Go(func() { feed.RunWithContext(ctx) })
 	}
 }
 
@@ -80,7 +81,7 @@ func (k *caches) see(request rayslice.Request) sighting {
 	}
 	found, _ := k.pods.GetIndexer().ByIndex(byRequest, request.ID)
 	for _, obj := range found {
-		if pod := obj.(*corev1.Pod); pod.Namespace == request.Namespace {
+		if pod := obj.(*podView); pod.Namespace == request.Namespace {
 			seen.pods = append(seen.pods, pod)
 		}
 	}
@@ -121,8 +122,11 @@ func idOf(obj any) string {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	if meta, ok := obj.(metav1.Object); ok {
-		return meta.GetLabels()[LabelRequest]
+	switch obj := obj.(type) {
+	case *podView:
+		return obj.request
+	case metav1.Object:
+		return obj.GetLabels()[LabelRequest]
 	}
 	return ""
 }

@@ -124,7 +124,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.clients, err = newClients(cfg.Rest, cfg.QPS, cfg.Burst); err != nil {
 		return nil, err
 	}
-	if c.heads, err = newHeads(cfg.Access, c.clients.rest, c.Wake); err != nil {
+	if c.heads, err = newHeads(cfg.Access, c.clients.rest, c.log, c.Wake); err != nil {
 		return nil, err
 	}
 	c.caches = newCaches(c.clients, cfg.Silence, c.Wake, func() { nudge(c.fleetDirty) }, func() { nudge(c.sweepSoon) })
@@ -144,7 +144,11 @@ func nudge(signal chan struct{}) {
 // Run watches, and acts while this replica holds the Lease, until ctx ends; then it waits for what it has begun. Being
 // cut off from the API server is no error: it goes on when the server is back.
 func (c *Controller) Run(ctx context.Context) error {
-	c.caches.run(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	c.caches.run(ctx, &watching)
 	return c.elect(ctx)
 }
 
@@ -155,6 +159,9 @@ func (c *Controller) Wake(id string) {
 		(*q).Add(id)
 	}
 }
+
+// WakeAll asks for a look at every request soon: for when changes may have been missed.
+func (c *Controller) WakeAll() { nudge(c.sweepSoon) }
 
 // Heads returns the way to the Ray heads.
 func (c *Controller) Heads() *Heads { return c.heads }

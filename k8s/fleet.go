@@ -31,7 +31,7 @@ const implausibleGiB = 1024
 
 // observeFleet turns nodes into what the portal says about them. It is pure. Pods are those with our labels: ACK's
 // scheduler writes on them what each card of their node offers.
-func observeFleet(nodes []*corev1.Node, pods []*corev1.Pod, catalogue rayslice.Catalogue, now time.Time) rayslice.Fleet {
+func observeFleet(nodes []*corev1.Node, pods []*podView, catalogue rayslice.Catalogue, now time.Time) rayslice.Fleet {
 	fleet := rayslice.Fleet{ObservedAt: now.UTC(), Problems: schedulerProblems(pods)}
 	devices := cardsByNode(pods)
 	for _, n := range nodes {
@@ -241,19 +241,19 @@ func has(n rayslice.Node, code string) bool {
 }
 
 // cardsByNode collects what each card of a node offers, from the pods there: {"0":10,"1":20}.
-func cardsByNode(pods []*corev1.Pod) map[string][]int {
+func cardsByNode(pods []*podView) map[string][]int {
 	out := map[string][]int{}
 	for _, pod := range pods {
-		text := pod.Annotations[annotationDevices]
-		if text == "" || pod.Spec.NodeName == "" || out[pod.Spec.NodeName] != nil {
+		node := pod.worker.Node
+		if pod.devices == "" || node == "" || out[node] != nil {
 			continue
 		}
 		var cards map[string]int
-		if json.Unmarshal([]byte(text), &cards) != nil {
+		if json.Unmarshal([]byte(pod.devices), &cards) != nil {
 			continue
 		}
 		for _, units := range cards {
-			out[pod.Spec.NodeName] = append(out[pod.Spec.NodeName], units)
+			out[node] = append(out[node], units)
 		}
 	}
 	return out
@@ -261,13 +261,13 @@ func cardsByNode(pods []*corev1.Pod) map[string][]int {
 
 // schedulerProblems tells of slice pods that run somewhere though no share scheduler has put them on a card. One pod
 // with a card is proof that there is one.
-func schedulerProblems(pods []*corev1.Pod) []rayslice.Reason {
+func schedulerProblems(pods []*podView) []rayslice.Reason {
 	unplaced := 0
 	for _, pod := range pods {
-		if pod.Status.Phase != corev1.PodRunning || limit(pod, ResourceGPUMem) == 0 {
+		if pod.worker.Phase != rayslice.PodRunning || pod.worker.Slice.GiB == 0 {
 			continue
 		}
-		if keep(pod.Annotations, annotationAllocation, annotationCardIndex, annotationV3) != nil {
+		if pod.placed {
 			return nil
 		}
 		unplaced++

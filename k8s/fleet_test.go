@@ -172,14 +172,14 @@ func TestSchedulerProblems(t *testing.T) {
 	bare := pod("b", typeWorker, func(p *corev1.Pod) { p.Annotations = nil })
 	starting := pod("s", typeWorker, func(p *corev1.Pod) { p.Annotations = nil; p.Status.Phase = corev1.PodPending })
 	cases := map[string]struct {
-		pods []*corev1.Pod
+		pods []*podView
 		want int // pods named; 0 = no problem
 	}{
 		"nothing runs":                 {nil, 0},
-		"heads only":                   {[]*corev1.Pod{pod("h", typeHead)}, 0},
-		"on its way":                   {[]*corev1.Pod{starting}, 0},
-		"one without, one with a card": {[]*corev1.Pod{bare, placed}, 0},
-		"B035 none has a card":         {[]*corev1.Pod{bare, bare, starting}, 2},
+		"heads only":                   {views(pod("h", typeHead)), 0},
+		"on its way":                   {views(starting), 0},
+		"one without, one with a card": {views(bare, placed), 0},
+		"B035 none has a card":         {views(bare, bare, starting), 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

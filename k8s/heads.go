@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net"
 	"net/http"
@@ -56,6 +57,7 @@ type HeadAddress struct {
 type Heads struct {
 	dial    func(ctx context.Context, to HeadAddress) (net.Conn, error)
 	changed func(id string) // called when what is known about a request's head has changed
+	log     *slog.Logger
 
 	mu    sync.Mutex
 	known map[string]*headState // by request id
@@ -71,8 +73,8 @@ type headState struct {
 	misses  int // failures in a row
 }
 
-func newHeads(access HeadAccess, config *rest.Config, changed func(id string)) (*Heads, error) {
-	h := &Heads{changed: changed, known: map[string]*headState{}}
+func newHeads(access HeadAccess, config *rest.Config, log *slog.Logger, changed func(id string)) (*Heads, error) {
+	h := &Heads{changed: changed, log: log, known: map[string]*headState{}}
 	if access == HeadAccessAuto {
 		access = HeadAccessPortForward
 		if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
@@ -181,7 +183,7 @@ func (h *Heads) watch(request rayslice.Request, have rayslice.Cluster) (answers 
 
 func askable(have rayslice.Cluster) bool {
 	head := have.Head
-	return have.Ours && head != nil && head.Phase == rayslice.PodRunning && head.IP != "" && !head.Deleting
+	return head != nil && head.Phase == rayslice.PodRunning && head.IP != "" && !head.Deleting
 }
 
 // recall takes over what an earlier process had found out, until the head is asked again.
@@ -258,7 +260,9 @@ func (h *Heads) askNow(ctx context.Context, id string) {
 	if ctx.Err() != nil {
 		return // not the head's fault
 	}
-	if h.note(id, uid, version, err) {
+	news := h.note(id, uid, version, err)
+	h.log.DebugContext(ctx, "asked a head", "request", id, "version", version, "error", err, "news", news)
+	if news {
 		h.changed(id)
 	}
 }

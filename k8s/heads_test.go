@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +21,7 @@ func headsTo(t *testing.T, handler http.HandlerFunc) *Heads {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	h, err := newHeads(HeadAccessDirect, nil, func(string) {})
+	h, err := newHeads(HeadAccessDirect, nil, slog.Default(), func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +80,11 @@ func TestHeadThatNeverAnswers(t *testing.T) {
 }
 
 func headCluster(uid string) rayslice.Cluster {
-	return rayslice.Cluster{RequestID: "abcdefghijkl", Ours: true, Head: &rayslice.Worker{Name: "h", UID: uid, IP: "10.0.0.7", Phase: rayslice.PodRunning}}
+	return rayslice.Cluster{RequestID: "abcdefghijkl", Head: &rayslice.Worker{Name: "h", UID: uid, IP: "10.0.0.7", Phase: rayslice.PodRunning}}
 }
 
 func TestHeadSilentAfterThreeMisses(t *testing.T) {
-	h, _ := newHeads(HeadAccessDirect, nil, func(string) {})
+	h, _ := newHeads(HeadAccessDirect, nil, slog.Default(), func(string) {})
 	h.watch(twoWorkers(), headCluster("a"))
 	miss := errors.New("no answer")
 	steps := []struct {
@@ -114,14 +115,14 @@ func TestHeadSilentAfterThreeMisses(t *testing.T) {
 }
 
 func TestHeadIsRecalledAfterARestart(t *testing.T) {
-	h, _ := newHeads(HeadAccessDirect, nil, func(string) {})
+	h, _ := newHeads(HeadAccessDirect, nil, slog.Default(), func(string) {})
 	before := headCluster("a")
 	before.HeadAnswers, before.RayVersion = true, "2.52.0"
 	h.recall(before)
 	if answers, version := h.watch(twoWorkers(), headCluster("a")); !answers || version != "2.52.0" {
 		t.Errorf("answers %v, version %q", answers, version)
 	}
-	other, _ := newHeads(HeadAccessDirect, nil, func(string) {})
+	other, _ := newHeads(HeadAccessDirect, nil, slog.Default(), func(string) {})
 	other.recall(before)
 	if answers, _ := other.watch(twoWorkers(), headCluster("b")); answers {
 		t.Error("another pod inherits the answer")
@@ -129,14 +130,14 @@ func TestHeadIsRecalledAfterARestart(t *testing.T) {
 }
 
 func TestHeadAccess(t *testing.T) {
-	if _, err := newHeads("carrier-pigeon", nil, nil); err == nil || !strings.Contains(err.Error(), "use auto, direct or portforward") {
+	if _, err := newHeads("carrier-pigeon", nil, nil, nil); err == nil || !strings.Contains(err.Error(), "use auto, direct or portforward") {
 		t.Errorf("error %v", err)
 	}
 	if _, err := dialDirect(t.Context(), HeadAddress{Pod: "h", IP: "metadata.internal"}); err == nil {
 		t.Error("dialled a name instead of a pod's address")
 	}
 	for _, access := range []HeadAccess{HeadAccessAuto, HeadAccessPortForward} {
-		if _, err := newHeads(access, &rest.Config{}, nil); err != nil {
+		if _, err := newHeads(access, &rest.Config{}, nil, nil); err != nil {
 			t.Errorf("%s: %v", access, err)
 		}
 	}

@@ -30,12 +30,10 @@ const (
 	annotationV3         = "gpushare.alibabacloud.com/gpumemory"
 )
 
-var placementAnnotations = []string{annotationAllocation, annotationCardIndex, annotationCardUnits, annotationDevices, annotationV3}
-
 // A sighting is what the caches, or a live read, hold about one request.
 type sighting struct {
 	cluster *rayv1.RayCluster // nil = no object has the request's name
-	pods    []*corev1.Pod     // pods with the request's label, in its namespace
+	pods    []*podView        // pods with the request's label, in its namespace
 	events  []rayslice.Event  // latest first
 }
 
@@ -51,7 +49,7 @@ func observe(request rayslice.Request, seen sighting, now time.Time) rayslice.Cl
 		have.CreatedAt = c.CreationTimestamp.UTC()
 		have.Service = c.Name + "-head-svc." + c.Namespace + ".svc"
 	}
-	have.Head, have.Workers = observePods(request, seen)
+	have.Head, have.Workers = observePods(seen)
 	have.Problem = problem(request, seen, have, now)
 	return have
 }
@@ -62,10 +60,13 @@ func owned(request rayslice.Request, c *rayv1.RayCluster) bool {
 	return c.Labels[LabelRequest] == request.ID || (request.ClusterUID != "" && string(c.UID) == request.ClusterUID)
 }
 
-func observePods(request rayslice.Request, seen sighting) (head *rayslice.Worker, workers []rayslice.Worker) {
+func observePods(seen sighting) (head *rayslice.Worker, workers []rayslice.Worker) {
 	for _, pod := range seen.pods {
-		worker := observePod(pod, podEvents(pod, seen.events))
-		switch pod.Labels[labelNodeType] {
+		worker := pod.worker
+		if reason := eventProblem(worker, seen.events); !reason.IsZero() {
+			worker.Problem = reason
+		}
+		switch pod.kind {
 		case typeHead:
 			if head == nil || newer(worker, *head) {
 				head = &worker
@@ -88,7 +89,7 @@ func newer(a, b rayslice.Worker) bool {
 	return a.CreatedAt.After(b.CreatedAt)
 }
 
-func observePod(pod *corev1.Pod, events []rayslice.Event) rayslice.Worker {
+func observePod(pod *corev1.Pod) rayslice.Worker {
 	worker := rayslice.Worker{
 		Name:       pod.Name,
 		UID:        string(pod.UID),
@@ -103,7 +104,7 @@ func observePod(pod *corev1.Pod, events []rayslice.Event) rayslice.Worker {
 		Restarts:   restarts(pod),
 		CreatedAt:  pod.CreationTimestamp.UTC(),
 	}
-	worker.Problem = podProblem(pod, worker, events)
+	worker.Problem = podProblem(pod, worker)
 	return worker
 }
 
@@ -187,13 +188,3 @@ func placementsV2(text string) []rayslice.Placement {
 
 // plausible refuses the -1 of a failed allocation and numbers no machine has.
 func plausible(card, units int) bool { return card >= 0 && card < 1024 && units > 0 && units < 1<<20 }
-
-func podEvents(pod *corev1.Pod, events []rayslice.Event) []rayslice.Event {
-	var out []rayslice.Event
-	for _, e := range events {
-		if e.Object == "Pod/"+pod.Name {
-			out = append(out, e)
-		}
-	}
-	return out
-}

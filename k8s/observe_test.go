@@ -65,6 +65,15 @@ func pod(name, kind string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// views turns pods into what the cache makes of them.
+func views(pods ...*corev1.Pod) []*podView {
+	out := make([]*podView, 0, len(pods))
+	for _, p := range pods {
+		out = append(out, viewPod(p))
+	}
+	return out
+}
+
 // unready turns a pod into one that is not up, with the given state of its container.
 func unready(phase corev1.PodPhase, state corev1.ContainerState) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
@@ -88,7 +97,7 @@ func warning(object, reason, message string) rayslice.Event {
 }
 
 func TestObserveHealthyCluster(t *testing.T) {
-	seen := sighting{cluster: rayCluster(), pods: []*corev1.Pod{pod("w-2", typeWorker), pod("h", typeHead), pod("w-1", typeWorker)}}
+	seen := sighting{cluster: rayCluster(), pods: views(pod("w-2", typeWorker), pod("h", typeHead), pod("w-1", typeWorker))}
 	have := observe(twoWorkers(), seen, noon)
 	want := rayslice.Cluster{
 		RequestID: "abcdefghijkl", ObservedAt: noon, Exists: true, Ours: true, UID: "uid-1", CreatedAt: noon.Add(-time.Minute),
@@ -256,7 +265,8 @@ func TestPodProblem(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			worker := observePod(pod("w", typeWorker, tc.change), tc.events)
+			_, workers := observePods(sighting{pods: views(pod("w", typeWorker, tc.change)), events: tc.events})
+			worker := workers[0]
 			if diff := cmp.Diff(tc.want, worker.Problem); diff != "" {
 				t.Errorf("problem (-want +got):\n%s", diff)
 			}
@@ -280,7 +290,7 @@ func TestClusterProblem(t *testing.T) {
 		seen sighting
 		want rayslice.Reason
 	}{
-		"all there": {sighting{cluster: rayCluster(touched), pods: []*corev1.Pod{head, worker, pod("w-2", typeWorker)},
+		"all there": {sighting{cluster: rayCluster(touched), pods: views(head, worker, pod("w-2", typeWorker)),
 			events: []rayslice.Event{warning("RayCluster/rs-abcdefghijkl", "FailedToCreateWorkerPod", "long ago")}}, rayslice.Reason{}},
 		"spec refused by KubeRay, in an event only": {sighting{cluster: rayCluster(), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "InvalidRayClusterSpec", "The RayCluster spec is invalid team-vision/rs-abcdefghijkl: headGroupSpec should have at least one container")}},
@@ -288,33 +298,33 @@ func TestClusterProblem(t *testing.T) {
 		"metadata refused by KubeRay": {sighting{cluster: rayCluster(), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "InvalidRayClusterMetadata", "name too long")}},
 			rayslice.Reason{Code: rayslice.ReasonInvalidSpec, Detail: "name too long"}},
-		"an old refusal, a head since": {sighting{cluster: rayCluster(touched), pods: []*corev1.Pod{head, worker, pod("w-2", typeWorker)}, events: []rayslice.Event{
+		"an old refusal, a head since": {sighting{cluster: rayCluster(touched), pods: views(head, worker, pod("w-2", typeWorker)), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "InvalidRayClusterSpec", "old")}}, rayslice.Reason{}},
-		"B085 namespace quota, with its numbers": {sighting{cluster: rayCluster(touched, condition(quota)), pods: []*corev1.Pod{head, worker}},
+		"B085 namespace quota, with its numbers": {sighting{cluster: rayCluster(touched, condition(quota)), pods: views(head, worker)},
 			rayslice.Reason{Code: ReasonNamespaceQuota, Args: map[string]any{"quota": "gpu", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "16", "limited": "20"}}},
-		"B083 namespace rule": {sighting{cluster: rayCluster(touched, condition(`pods "x" is forbidden: failed quota: compute: must specify limits.cpu for: autoscaler`)), pods: []*corev1.Pod{head}},
+		"B083 namespace rule": {sighting{cluster: rayCluster(touched, condition(`pods "x" is forbidden: failed quota: compute: must specify limits.cpu for: autoscaler`)), pods: views(head)},
 			rayslice.Reason{Code: ReasonNamespaceRule, Detail: "must specify limits.cpu for: autoscaler"}},
 		"KubeRay's own right is missing": {sighting{cluster: rayCluster(touched, condition(`pods is forbidden: User "system:serviceaccount:kuberay:operator" cannot create resource "pods" in API group "" in the namespace "team-vision"`))},
 			rayslice.Reason{Code: ReasonNotPermitted}},
 		"pod cannot be made for another reason": {sighting{cluster: rayCluster(touched, condition("etcdserver: request is too large"))},
 			rayslice.Reason{Code: ReasonCreateFailed, Detail: "etcdserver: request is too large"}},
-		"B007 no worker, one warning": {sighting{cluster: rayCluster(touched), pods: []*corev1.Pod{head}, events: []rayslice.Event{
+		"B007 no worker, one warning": {sighting{cluster: rayCluster(touched), pods: views(head), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "FailedToCreateWorkerPod", "<b>odd</b>\r\nthing")}},
 			rayslice.Reason{Code: ReasonWarning, Args: map[string]any{"event": "FailedToCreateWorkerPod"}, Detail: "<b>odd</b> thing"}},
 		"KubeRay does not look at it": {sighting{cluster: rayCluster()},
 			rayslice.Reason{Code: ReasonOperatorSilent, Args: map[string]any{"minutes": 1}}},
 		"KubeRay has just been told": {sighting{cluster: rayCluster(func(c *rayv1.RayCluster) { c.CreationTimestamp = metav1.NewTime(noon) })}, rayslice.Reason{}},
 		"suspended by hand":          {sighting{cluster: rayCluster(touched, func(c *rayv1.RayCluster) { c.Spec.Suspend = new(true) })}, rayslice.Reason{Code: ReasonSuspended}},
-		"B109 head evicted": {sighting{cluster: rayCluster(touched), pods: []*corev1.Pod{worker, pod("w-2", typeWorker), pod("h", typeHead, func(p *corev1.Pod) {
+		"B109 head evicted": {sighting{cluster: rayCluster(touched), pods: views(worker, pod("w-2", typeWorker), pod("h", typeHead, func(p *corev1.Pod) {
 			unready(corev1.PodFailed, ended("Error", 137))(p)
 			p.Status.Reason = "Evicted"
-		})}}, rayslice.Reason{Code: ReasonEvicted, Args: map[string]any{"pod": "h"}}},
+		}))}, rayslice.Reason{Code: ReasonEvicted, Args: map[string]any{"pod": "h"}}},
 		"B089 deletion hangs on a finalizer": {sighting{cluster: rayCluster(touched, func(c *rayv1.RayCluster) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.NewTime(noon.Add(-7*time.Minute))), []string{"example.com/never"}
-		}), pods: []*corev1.Pod{head}},
+		}), pods: views(head)},
 			rayslice.Reason{Code: ReasonDeletingSlow, Args: map[string]any{"minutes": 7, "finalizers": "example.com/never"}}},
 		"deletion has just begun":   {sighting{cluster: rayCluster(func(c *rayv1.RayCluster) { c.DeletionTimestamp = new(metav1.NewTime(noon)) })}, rayslice.Reason{}},
-		"pods outlive the object":   {sighting{pods: []*corev1.Pod{head, worker}}, rayslice.Reason{Code: ReasonPodsRemain, Args: map[string]any{"pods": 2}}},
+		"pods outlive the object":   {sighting{pods: views(head, worker)}, rayslice.Reason{Code: ReasonPodsRemain, Args: map[string]any{"pods": 2}}},
 		"somebody else's object":    {sighting{cluster: rayCluster(condition("x"), func(c *rayv1.RayCluster) { c.Labels = nil })}, rayslice.Reason{}},
 		"nothing there, nothing to": {sighting{}, rayslice.Reason{}},
 	}
@@ -330,7 +340,7 @@ func TestClusterProblem(t *testing.T) {
 func TestObservePrefersTheHeadThatStays(t *testing.T) {
 	leaving := pod("h-1", typeHead, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(noon)) })
 	for _, pods := range [][]*corev1.Pod{{leaving, pod("h-2", typeHead)}, {pod("h-2", typeHead), leaving}} {
-		if have := observe(twoWorkers(), sighting{cluster: rayCluster(), pods: pods}, noon); have.Head.Name != "h-2" {
+		if have := observe(twoWorkers(), sighting{cluster: rayCluster(), pods: views(pods...)}, noon); have.Head.Name != "h-2" {
 			t.Errorf("head %s, want h-2", have.Head.Name)
 		}
 	}

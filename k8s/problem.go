@@ -120,46 +120,59 @@ func operatorSilent(seen sighting, have rayslice.Cluster, now time.Time) rayslic
 }
 
 // podProblem says why a pod does not run; zero when it does, or is only on its way.
-func podProblem(pod *corev1.Pod, worker rayslice.Worker, events []rayslice.Event) rayslice.Reason {
-	if worker.Deleting || worker.Ready || pod.Status.Phase == corev1.PodSucceeded {
+func podProblem(pod *corev1.Pod, worker rayslice.Worker) rayslice.Reason {
+	if !mayHaveProblem(worker) {
 		return rayslice.Reason{}
 	}
-	reason := shareProblem(pod, events)
-	if reason.IsZero() {
-		reason = failedPod(pod)
-	}
-	if reason.IsZero() {
-		reason = unscheduled(pod)
-	}
-	if reason.IsZero() {
-		reason = containerProblem(pod)
-	}
-	if reason.IsZero() {
-		return reason
-	}
-	if reason.Args == nil {
-		reason.Args = map[string]any{}
-	}
-	reason.Args["pod"] = pod.Name
-	return reason
-}
-
-// shareProblem recognises the two failures of the share scheduler and its device plugin by their texts, wherever they
-// turn up (domain facts A.3).
-func shareProblem(pod *corev1.Pod, events []rayslice.Event) rayslice.Reason {
-	for _, text := range podTexts(pod, events) {
-		lower := strings.ToLower(text)
-		switch {
-		case strings.Contains(lower, "no-gpu-has-"):
-			return rayslice.Reason{Code: ReasonCardRace, Detail: clean(text)}
-		case strings.Contains(lower, "no assume timestamp"):
-			return rayslice.Reason{Code: ReasonShareUnplaced, Detail: clean(text)}
+	for _, find := range []func(*corev1.Pod) rayslice.Reason{statusProblem, failedPod, unscheduled, containerProblem} {
+		if reason := find(pod); !reason.IsZero() {
+			return about(pod.Name, reason)
 		}
 	}
 	return rayslice.Reason{}
 }
 
-func podTexts(pod *corev1.Pod, events []rayslice.Event) []string {
+func mayHaveProblem(worker rayslice.Worker) bool {
+	return !worker.Deleting && !worker.Ready && worker.Phase != rayslice.PodSucceeded
+}
+
+func about(pod string, reason rayslice.Reason) rayslice.Reason {
+	if reason.Args == nil {
+		reason.Args = map[string]any{}
+	}
+	reason.Args["pod"] = pod
+	return reason
+}
+
+// eventProblem finds what only the pod's events tell.
+func eventProblem(worker rayslice.Worker, events []rayslice.Event) rayslice.Reason {
+	if !mayHaveProblem(worker) {
+		return rayslice.Reason{}
+	}
+	for _, e := range events {
+		if e.Warning && e.Object == "Pod/"+worker.Name {
+			if reason := shareProblem(e.Message); !reason.IsZero() {
+				return about(worker.Name, reason)
+			}
+		}
+	}
+	return rayslice.Reason{}
+}
+
+// shareProblem recognises the two failures of the share scheduler and its device plugin by their texts, which turn up in
+// events, in conditions and in the states of containers (domain facts A.3).
+func shareProblem(text string) rayslice.Reason {
+	lower := strings.ToLower(text)
+	switch {
+	case strings.Contains(lower, "no-gpu-has-"):
+		return rayslice.Reason{Code: ReasonCardRace, Detail: clean(text)}
+	case strings.Contains(lower, "no assume timestamp"):
+		return rayslice.Reason{Code: ReasonShareUnplaced, Detail: clean(text)}
+	}
+	return rayslice.Reason{}
+}
+
+func statusProblem(pod *corev1.Pod) rayslice.Reason {
 	texts := []string{pod.Status.Message}
 	for _, s := range allStatuses(pod) {
 		if s.State.Waiting != nil {
@@ -174,12 +187,12 @@ func podTexts(pod *corev1.Pod, events []rayslice.Event) []string {
 	for _, c := range pod.Status.Conditions {
 		texts = append(texts, c.Message)
 	}
-	for _, e := range events {
-		if e.Warning {
-			texts = append(texts, e.Message)
+	for _, text := range texts {
+		if reason := shareProblem(text); !reason.IsZero() {
+			return reason
 		}
 	}
-	return texts
+	return rayslice.Reason{}
 }
 
 func allStatuses(pod *corev1.Pod) []corev1.ContainerStatus {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +32,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	}
 	have := c.look(request, c.caches.see(request))
 	step := rayslice.Plan(request, have, time.Now())
-	if step.Action == rayslice.ActionConfirm {
+	if step.Action == rayslice.ActionConfirm || unexplained(have) {
 		if have, err = c.confirm(ctx, request); err != nil {
 			return 0, err
 		}
@@ -44,6 +43,10 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	}
 	return c.do(ctx, request, have, step)
 }
+
+// unexplained reports whether the caches show pods without their RayCluster: it is gone, or somebody took its label off,
+// which hides it from our watch.
+func unexplained(have rayslice.Cluster) bool { return !have.Exists && have.Pods() > 0 }
 
 // look turns a sighting into a Cluster, with what the heads and the renderer know about it.
 func (c *Controller) look(request rayslice.Request, seen sighting) rayslice.Cluster {
@@ -83,15 +86,14 @@ func (c *Controller) confirm(ctx context.Context, request rayslice.Request) (ray
 	return have, nil
 }
 
-func (c *Controller) livePods(ctx context.Context, request rayslice.Request) ([]*corev1.Pod, error) {
+func (c *Controller) livePods(ctx context.Context, request rayslice.Request) ([]*podView, error) {
 	list, err := c.clients.core.CoreV1().Pods(request.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelRequest + "=" + request.ID})
 	if err != nil {
 		return nil, &apiError{err}
 	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
+	pods := make([]*podView, 0, len(list.Items))
 	for i := range list.Items {
-		slim, _ := slimPod(&list.Items[i])
-		pods = append(pods, slim.(*corev1.Pod))
+		pods = append(pods, viewPod(&list.Items[i]))
 	}
 	return pods, nil
 }

@@ -137,6 +137,9 @@ func TestLabelTakenOffByHand(t *testing.T) {
 	if w.object(id) != nil {
 		t.Error("our object without its label was left behind")
 	}
+	if diff := cmp.Diff(wholeLife, decided(w.history(id))); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
 }
 
 func TestForeignObjectHasTheName(t *testing.T) { // T10

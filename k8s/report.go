@@ -94,11 +94,11 @@ func (c *Controller) nodes() []*corev1.Node {
 	return nodes
 }
 
-func (c *Controller) pods() []*corev1.Pod {
+func (c *Controller) pods() []*podView {
 	list := c.caches.pods.GetIndexer().List()
-	pods := make([]*corev1.Pod, 0, len(list))
+	pods := make([]*podView, 0, len(list))
 	for _, obj := range list {
-		pods = append(pods, obj.(*corev1.Pod))
+		pods = append(pods, obj.(*podView))
 	}
 	return pods
 }

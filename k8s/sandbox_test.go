@@ -94,7 +94,7 @@ func (w *world) start(change ...func(*k8s.Config)) (c *k8s.Controller, stop func
 	w.Helper()
 	cfg := k8s.Config{
 		Rest: w.config, Store: w.store, Catalogue: catalogue, Resync: 2 * time.Second, Namespace: w.namespace,
-		Identity: w.Name() + rayslice.NewRequestID(), Logger: slog.New(slog.NewTextHandler(w.Output(), nil)),
+		Identity: w.Name() + rayslice.NewRequestID(), Logger: slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -109,7 +109,14 @@ func (w *world) start(change ...func(*k8s.Config)) (c *k8s.Controller, stop func
 		}
 	})
 	running.Go(func() {
-		_ = w.store.Listen(ctx, func(change store.Change) { c.Wake(change.ID) }) // ends with ctx
+		_ = w.store.Listen(ctx, func(change store.Change) { // ends with ctx
+			switch {
+			case change.Resync:
+				c.WakeAll()
+			case change.Kind == store.KindRequest:
+				c.Wake(change.ID)
+			}
+		})
 	})
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
 	w.Cleanup(stop)

@@ -7,6 +7,8 @@ import (
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rayslice/rayslice"
 )
 
 // Slimming drops what nobody reads before an object enters a cache: with thousands of pods that is most of the memory.
@@ -38,84 +40,39 @@ func foreignWriters(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsE
 	return kept
 }
 
+// podView is a pod as the cache keeps it: read once, when it arrives, into what is shown. A corev1.Pod, however empty, is
+// four times as large.
+type podView struct {
+	metav1.ObjectMeta // name, namespace, UID and resource version only
+
+	request string // id in its label
+	kind    string // head, worker, …
+	worker  rayslice.Worker
+	devices string // what the scheduler says each card of the node offers
+	placed  bool   // some share scheduler has put it on a card
+}
+
 func slimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:              pod.Name,
-			Namespace:         pod.Namespace,
-			UID:               pod.UID,
-			ResourceVersion:   pod.ResourceVersion,
-			CreationTimestamp: pod.CreationTimestamp,
-			DeletionTimestamp: pod.DeletionTimestamp,
-			Labels:            keep(pod.Labels, LabelRequest, labelGroup, labelNodeType, LabelGPUCount, LabelPool),
-			Annotations:       keep(pod.Annotations, placementAnnotations...),
-		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, Containers: slimContainers(pod.Spec.Containers)},
-		Status: corev1.PodStatus{
-			Phase:                 pod.Status.Phase,
-			Reason:                pod.Status.Reason,
-			Message:               pod.Status.Message,
-			PodIP:                 pod.Status.PodIP,
-			Conditions:            slimConditions(pod.Status.Conditions),
-			ContainerStatuses:     slimStatuses(pod.Status.ContainerStatuses),
-			InitContainerStatuses: slimStatuses(pod.Status.InitContainerStatuses),
-		},
-	}, nil
+	return viewPod(pod), nil
 }
 
-func keep(from map[string]string, keys ...string) map[string]string {
-	var kept map[string]string
-	for _, key := range keys {
-		if value, ok := from[key]; ok {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
-		}
+func viewPod(pod *corev1.Pod) *podView {
+	return &podView{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
+		request:    pod.Labels[LabelRequest],
+		kind:       pod.Labels[labelNodeType],
+		worker:     observePod(pod),
+		devices:    pod.Annotations[annotationDevices],
+		placed:     hasAny(pod.Annotations, annotationAllocation, annotationCardIndex, annotationV3),
 	}
-	return kept
 }
 
-func slimContainers(containers []corev1.Container) []corev1.Container {
-	out := make([]corev1.Container, 0, len(containers))
-	for _, c := range containers {
-		limits := corev1.ResourceList{}
-		for _, name := range []corev1.ResourceName{ResourceGPUMem, ResourceGPUCore, ResourceGPU, corev1.ResourceMemory} {
-			if quantity, ok := c.Resources.Limits[name]; ok {
-				limits[name] = quantity
-			}
-		}
-		out = append(out, corev1.Container{Name: c.Name, Image: c.Image, Resources: corev1.ResourceRequirements{Limits: limits}})
-	}
-	return out
-}
-
-func slimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
-	var out []corev1.PodCondition
-	for _, c := range conditions {
-		if slices.Contains([]corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget}, c.Type) {
-			out = append(out, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
-		}
-	}
-	return out
-}
-
-func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	out := make([]corev1.ContainerStatus, 0, len(statuses))
-	for _, s := range statuses {
-		out = append(out, corev1.ContainerStatus{
-			Name:                 s.Name,
-			Ready:                s.Ready,
-			RestartCount:         s.RestartCount,
-			State:                s.State,
-			LastTerminationState: s.LastTerminationState,
-		})
-	}
-	return out
+func hasAny(from map[string]string, keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { _, ok := from[key]; return ok })
 }
 
 // slimNode keeps labels, what the node offers and whether it is ready; its heartbeats go, so that they wake nobody.
