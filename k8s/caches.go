@@ -38,13 +38,16 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 		return p
 	}
 	labelled := func(o *metav1.ListOptions) { o.LabelSelector = LabelRequest }
+	all := func(*metav1.ListOptions) {}
 
+	// All RayClusters, not only ours: so it is known without asking that a name is free, and seen when somebody takes our
+	// label off. Of other people's only the name is kept.
 	rays := c.ray.RayV1().RayClusters(metav1.NamespaceAll)
-	k.clusters = informer(newPulse("rayclusters").listWatch(listOf(rays.List), rays.Watch, labelled), &rayv1.RayCluster{}, slimCluster)
+	k.clusters = informer(newPulse("rayclusters").listWatch(listOf(rays.List), rays.Watch, all), &rayv1.RayCluster{}, slimCluster)
 	pods := c.core.CoreV1().Pods(metav1.NamespaceAll)
 	k.pods = informer(newPulse("pods").listWatch(listOf(pods.List), pods.Watch, labelled), &corev1.Pod{}, slimPod)
 	nodes := c.core.CoreV1().Nodes()
-	k.nodes = informer(newPulse("nodes").listWatch(listOf(nodes.List), nodes.Watch, func(*metav1.ListOptions) {}), &corev1.Node{}, slimNode)
+	k.nodes = informer(newPulse("nodes").listWatch(listOf(nodes.List), nodes.Watch, all), &corev1.Node{}, slimNode)
 
 	events := c.core.CoreV1().Events(metav1.NamespaceAll)
 	for _, kind := range []string{"RayCluster", "Pod"} {
@@ -117,7 +120,8 @@ func onChange(do func(obj any)) cache.ResourceEventHandler {
 	}
 }
 
-// idOf returns the id in the object's label, also of an object whose deletion was only noticed afterwards.
+// idOf returns the id of the request an object belongs to, or has the name of; also of one whose deletion was only
+// noticed afterwards.
 func idOf(obj any) string {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
@@ -125,8 +129,8 @@ func idOf(obj any) string {
 	switch obj := obj.(type) {
 	case *podView:
 		return obj.request
-	case metav1.Object:
-		return obj.GetLabels()[LabelRequest]
+	case *rayv1.RayCluster:
+		return requestNamed(obj.Name)
 	}
 	return ""
 }

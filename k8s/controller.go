@@ -127,7 +127,7 @@ func New(cfg Config) (*Controller, error) {
 	if c.heads, err = newHeads(cfg.Access, c.clients.rest, c.log, c.Wake); err != nil {
 		return nil, err
 	}
-	c.caches = newCaches(c.clients, cfg.Silence, c.Wake, func() { nudge(c.fleetDirty) }, func() { nudge(c.sweepSoon) })
+	c.caches = newCaches(c.clients, cfg.Silence, c.wakeSoon, func() { nudge(c.fleetDirty) }, func() { nudge(c.sweepSoon) })
 	c.gate = newGate(c.knock)
 	c.metrics, err = newMetrics(cfg.Registerer, c)
 	return c, err
@@ -159,6 +159,16 @@ func (c *Controller) Wake(id string) {
 		(*q).Add(id)
 	}
 }
+
+// wakeSoon is Wake for what Kubernetes tells: much of it comes in bursts, and one look answers a whole burst.
+func (c *Controller) wakeSoon(id string) {
+	if q := c.queue.Load(); q != nil && id != "" {
+		(*q).AddAfter(id, settles)
+	}
+}
+
+// settles is how long a burst of changes in Kubernetes is waited for.
+const settles = 100 * time.Millisecond
 
 // WakeAll asks for a look at every request soon: for when changes may have been missed.
 func (c *Controller) WakeAll() { nudge(c.sweepSoon) }

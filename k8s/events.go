@@ -20,6 +20,14 @@ const (
 // objectName matches what belongs to a request by its name alone: rs-<id>, rs-<id>-head-…, rs-<id>-a10-8g-worker-….
 var objectName = regexp.MustCompile(`^rs-([a-z2-7]{12})(?:-|$)`)
 
+// requestNamed returns the id of the request whose object or pod has the name; "" when it is not one of our names.
+func requestNamed(name string) string {
+	if match := objectName.FindStringSubmatch(name); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
 // eventStore keeps the latest Kubernetes events of our RayClusters and pods. Events cannot be selected by label, so
 // those of other people's objects pass by here and are dropped at once.
 type eventStore struct {
@@ -122,11 +130,8 @@ func (s *eventStore) replace(kind string, events []any) {
 }
 
 func keyOf(event *corev1.Event) (eventKey, bool) {
-	match := objectName.FindStringSubmatch(event.InvolvedObject.Name)
-	if match == nil {
-		return eventKey{}, false
-	}
-	return eventKey{event.InvolvedObject.Namespace, match[1]}, true
+	id := requestNamed(event.InvolvedObject.Name)
+	return eventKey{event.InvolvedObject.Namespace, id}, id != ""
 }
 
 func toEvent(event *corev1.Event) rayslice.Event {

@@ -39,10 +39,14 @@ func (c *Controller) elect(ctx context.Context) error {
 			return err
 		}
 		elector.Run(ctx)
-		c.term.Lock() // wait until serveTerm is done
-		c.term.Unlock()
+		c.waitForTerm()
 	}
 	return nil
+}
+
+func (c *Controller) waitForTerm() {
+	c.term.Lock()
+	defer c.term.Unlock()
 }
 
 func (c *Controller) serveTerm(ctx context.Context) {

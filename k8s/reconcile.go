@@ -27,26 +27,29 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	if err := c.recall(ctx, id); err != nil {
+	if err := c.recall(ctx, request); err != nil {
 		return 0, err
 	}
 	have := c.look(request, c.caches.see(request))
+	have.Confirmed = neverApplied(request, have)
 	step := rayslice.Plan(request, have, time.Now())
-	if step.Action == rayslice.ActionConfirm || unexplained(have) {
+	if step.Action == rayslice.ActionConfirm {
 		if have, err = c.confirm(ctx, request); err != nil {
 			return 0, err
 		}
 		step = rayslice.Plan(request, have, time.Now())
 	}
-	if err := c.save(ctx, have); err != nil {
+	if err := c.save(ctx, request, have); err != nil {
 		return 0, err
 	}
 	return c.do(ctx, request, have, step)
 }
 
-// unexplained reports whether the caches show pods without their RayCluster: it is gone, or somebody took its label off,
-// which hides it from our watch.
-func unexplained(have rayslice.Cluster) bool { return !have.Exists && have.Pods() > 0 }
+// neverApplied reports whether the cache is enough to say that there is no object yet. Should it be behind, the apply
+// only repeats itself, so no call to the API server is spent on it. Before anything is called gone, one is.
+func neverApplied(request rayslice.Request, have rayslice.Cluster) bool {
+	return request.ClusterUID == "" && request.State != rayslice.StateStopping && !have.Exists
+}
 
 // look turns a sighting into a Cluster, with what the heads and the renderer know about it.
 func (c *Controller) look(request rayslice.Request, seen sighting) rayslice.Cluster {
@@ -133,8 +136,8 @@ func (c *Controller) move(ctx context.Context, request rayslice.Request, step ra
 	return step.After, nil
 }
 
-// apply creates the RayCluster. Plan asks for it only when a live read has just found no object of that name; should one
-// appear in between, force=false makes the API server refuse rather than overwrite what others wrote.
+// apply creates the RayCluster. Plan asks for it only when no object has that name; should one have just appeared,
+// force=false makes the API server refuse rather than overwrite what others wrote.
 func (c *Controller) apply(ctx context.Context, request rayslice.Request, step rayslice.Step) (time.Duration, error) {
 	manifest, err := c.manifest(request)
 	if err != nil {
@@ -213,7 +216,7 @@ type savedCluster struct {
 }
 
 // save keeps what was observed, when it is news or the last save has become old.
-func (c *Controller) save(ctx context.Context, have rayslice.Cluster) error {
+func (c *Controller) save(ctx context.Context, request rayslice.Request, have rayslice.Cluster) error {
 	digest, err := digestOf(have)
 	if err != nil {
 		return err
@@ -221,6 +224,9 @@ func (c *Controller) save(ctx context.Context, have rayslice.Cluster) error {
 	c.mu.Lock()
 	last, known := c.saved[have.RequestID]
 	c.mu.Unlock()
+	if !known && request.ClusterUID == "" && !have.Exists && have.Pods() == 0 {
+		return nil // nothing yet, and nothing to take back
+	}
 	if known && last.digest == digest && time.Since(last.at) < c.cfg.Resync {
 		return nil
 	}
@@ -241,14 +247,14 @@ func digestOf(have rayslice.Cluster) ([sha256.Size]byte, error) {
 }
 
 // recall reads once what an earlier process knew about the head, so that a restart does not look like a silent head.
-func (c *Controller) recall(ctx context.Context, id string) error {
+func (c *Controller) recall(ctx context.Context, request rayslice.Request) error {
 	c.mu.Lock()
-	_, known := c.saved[id]
+	_, known := c.saved[request.ID]
 	c.mu.Unlock()
-	if known {
+	if known || request.ClusterUID == "" {
 		return nil
 	}
-	before, err := c.cfg.Store.Cluster(ctx, rayslice.System, id)
+	before, err := c.cfg.Store.Cluster(ctx, rayslice.System, request.ID)
 	if err != nil {
 		return err
 	}

@@ -145,11 +145,7 @@ func TestLabelTakenOffByHand(t *testing.T) {
 func TestForeignObjectHasTheName(t *testing.T) { // T10
 	w := newWorld(t)
 	id := w.ask(1, 8)
-	foreign := &rayv1.RayCluster{ObjectMeta: metav1.ObjectMeta{Name: "rs-" + id, Annotations: map[string]string{"owner": "somebody"}}}
-	foreign.Spec.HeadGroupSpec.Template.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
-	foreign.Spec.Suspend = new(true)
-	_, err := w.ray.RayV1().RayClusters(w.namespace).Create(w.Context(), foreign, metav1.CreateOptions{})
-	w.must(err)
+	w.makeForeign(id)
 	w.start()
 	request := w.untilState(id, rayslice.StateAttention)
 	if request.Reason.Code != rayslice.ReasonNameTaken || request.ClusterUID != "" {
@@ -166,6 +162,26 @@ func TestForeignObjectHasTheName(t *testing.T) { // T10
 	if !untouched() {
 		t.Error("somebody else's object was touched")
 	}
+}
+
+func TestNameIsFreeAgain(t *testing.T) {
+	w := newWorld(t)
+	id := w.ask(1, 8)
+	w.makeForeign(id)
+	w.start(func(c *k8s.Config) { c.Resync = time.Minute }) // the watch tells
+	w.untilState(id, rayslice.StateAttention)
+	w.must(w.ray.RayV1().RayClusters(w.namespace).Delete(w.Context(), "rs-"+id, metav1.DeleteOptions{}))
+	w.untilState(id, rayslice.StateReady)
+}
+
+// makeForeign makes somebody else's object with the request's name.
+func (w *world) makeForeign(id string) {
+	w.Helper()
+	foreign := &rayv1.RayCluster{ObjectMeta: metav1.ObjectMeta{Name: "rs-" + id, Annotations: map[string]string{"owner": "somebody"}}}
+	foreign.Spec.HeadGroupSpec.Template.Spec.Containers = []corev1.Container{{Name: "x", Image: "x"}}
+	foreign.Spec.Suspend = new(true)
+	_, err := w.ray.RayV1().RayClusters(w.namespace).Create(w.Context(), foreign, metav1.CreateOptions{})
+	w.must(err)
 }
 
 func TestReplyOfTheApplyIsCut(t *testing.T) { // T09

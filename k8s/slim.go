@@ -19,10 +19,14 @@ func slimCluster(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
+	if cluster.Labels[LabelRequest] == "" && requestNamed(cluster.Name) == "" {
+		return &rayv1.RayCluster{ObjectMeta: metav1.ObjectMeta{
+			Name: cluster.Name, Namespace: cluster.Namespace, UID: cluster.UID, ResourceVersion: cluster.ResourceVersion,
+		}}, nil
+	}
 	delete(cluster.Annotations, corev1.LastAppliedConfigAnnotation)
 	cluster.ManagedFields = foreignWriters(cluster.ManagedFields)
 	cluster.Status = rayv1.RayClusterStatus{
-		State:              cluster.Status.State,
 		Conditions:         cluster.Status.Conditions,
 		ObservedGeneration: cluster.Status.ObservedGeneration,
 	}

@@ -138,7 +138,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	c.prune(live, known)
 	var orphans []rayslice.Orphan
 	for _, o := range objects {
-		if known[o.RequestID] {
+		if known[o.RequestID] && o.Name == "rs-"+o.RequestID {
 			c.Wake(o.RequestID)
 			continue
 		}
@@ -154,6 +154,9 @@ func (c *Controller) objects() []rayslice.Orphan {
 	var out []rayslice.Orphan
 	for _, obj := range c.caches.clusters.GetIndexer().List() {
 		o := obj.(*rayv1.RayCluster)
+		if o.Labels[LabelRequest] == "" {
+			continue
+		}
 		out = append(out, rayslice.Orphan{Namespace: o.Namespace, Name: o.Name, RequestID: o.Labels[LabelRequest], CreatedAt: o.CreationTimestamp.UTC()})
 	}
 	slices.SortFunc(out, func(a, b rayslice.Orphan) int { return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
