@@ -37,16 +37,15 @@ test-fast: ## run the tests that need neither Postgres nor the sandbox
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
-	$(LINT) run
-	cd sandbox && $(LINT) run
+	$(LINT) run --allow-parallel-runners
+	cd sandbox && $(LINT) run --allow-parallel-runners
 
 .PHONY: fmt
 fmt: ## format Go files as lint wants them
 	$(LINT) fmt
 	cd sandbox && $(LINT) fmt
 
-# The generator has the version of the library that its output needs.
-TEMPL = go run github.com/a-h/templ/cmd/templ@$$(go list -m -f '{{.Version}}' github.com/a-h/templ)
+TEMPL := go tool templ
 
 .PHONY: generate
 generate: ## write the Go files of the page templates

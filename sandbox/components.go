@@ -218,7 +218,6 @@ func (c *controlPlane) kwokConfig() string { return filepath.Join(c.dir, "kwok.y
 const kwokConfiguration = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
-  enableDebuggingHandlers: true # port-forward to heads
   podPlayStageParallelism: 32
   nodePlayStageParallelism: 8
   nodeLeaseParallelism: 8

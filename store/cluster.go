@@ -25,10 +25,11 @@ func (s *Store) Cluster(ctx context.Context, actor rayslice.User, id string) (ra
 }
 
 // Clusters returns what was last observed about those of the requests that the actor may see and that were observed.
+// Events are left out: they are most of what is kept, and no list shows them.
 func (s *Store) Clusters(ctx context.Context, actor rayslice.User, ids []string) (map[string]rayslice.Cluster, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT
-			c.observed,
+			c.observed - 'events',
 			c.observed_at
 		FROM clusters c
 		JOIN requests r ON r.id = c.request_id
