@@ -25,6 +25,7 @@ demo: build sandbox ## run the portal on a real control plane with a simulated G
 .PHONY: demo-reset
 demo-reset: build ## forget the demo's data
 	@bin/sandbox reset --dir .demo
+	@rm -f .demo/portal.log
 
 .PHONY: test
 test: build sandbox ## run every test, on a sandbox with a Postgres that it starts and stops

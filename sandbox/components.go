@@ -223,7 +223,6 @@ options:
   nodeLeaseParallelism: 8
   podsOnNodeSyncParallelism: 8
   enablePodsOnNodeSyncListPager: true
-  enableDebuggingHandlers: true # log, exec and port-forward
 `
 
 // writeConfigs writes the configuration files of the programs that take one.
