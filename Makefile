@@ -84,6 +84,23 @@ bin/kuberay-operator: sandbox/kuberay/go.mod sandbox/kuberay/go.sum
 bin/kwok: sandbox/kwok/go.mod sandbox/kwok/go.sum
 	$(call program,6,3,sandbox/kwok,sigs.k8s.io/kwok/cmd/kwok)
 
+BENCH := --bin bin --dir .bench --version $(VERSION)
+
+.PHONY: bench-apply
+bench-apply: build sandbox ## measure how fast 500 approved requests become RayClusters, beside a bare apply loop
+	@.ci/install postgres
+	@go run ./bench/apply $(BENCH) $(ARGS)
+
+.PHONY: bench-memory
+bench-memory: build sandbox ## measure the portal's memory with 2,000 RayClusters and 6,000 pods
+	@.ci/install postgres
+	@go run ./bench/memory $(BENCH) $(ARGS)
+
+.PHONY: bench-page
+bench-page: build ## measure the server time of a request's page among 200 clusters
+	@.ci/install postgres
+	@go run ./bench/page $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test
