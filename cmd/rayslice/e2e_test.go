@@ -34,6 +34,12 @@ func TestKillNine(t *testing.T) {
 		key, draft := fmt.Sprintf("kill-%d", n), draftOf(fmt.Sprintf("kill-%d", n), 2)
 		ids = append(ids, i.callAndKill("/api/v1/requests", key, draft, delay).ID)
 	}
+	for range 8 {
+		i.leadAndKill(150 * time.Millisecond)
+	}
+	i.start()
+	i.leads()
+	i.kill() // and its Lease stays: this once it has to run out
 	i.start()
 	for _, id := range ids {
 		i.untilState(id, rayslice.StateReady)
@@ -100,6 +106,16 @@ func (i *installation) callAndKill(path, key, body string, delay time.Duration) 
 		i.Fatalf("POST %s: %+v", path, got)
 	}
 	return got
+}
+
+// leadAndKill runs a portal that dies a while after it began to reconcile.
+func (i *installation) leadAndKill(after time.Duration) {
+	i.Helper()
+	i.start()
+	i.leads()
+	<-time.After(after)
+	i.kill()
+	i.dropLease()
 }
 
 // sightings are the RayClusters that ever existed, by request.

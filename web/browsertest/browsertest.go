@@ -37,7 +37,7 @@ func New(t *testing.T) context.Context {
 		chromedp.WSURLReadTimeout(time.Minute))
 	allocator, stopAllocator := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stopAllocator)
-	browser, stopBrowser := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf))
+	browser, stopBrowser := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf), chromedp.WithBrowserOption(chromedp.WithDialTimeout(time.Minute)))
 	t.Cleanup(stopBrowser)
 	if err := chromedp.Run(browser); err != nil {
 		t.Fatal(err)
