@@ -54,7 +54,7 @@ func (v *visitor) look(name string) {
 	v.Helper()
 	var light, dark []string
 	v.do("look at "+name,
-		v.picture(name), browsertest.Violations("", &light),
+		chromedp.Evaluate(`scrollTo(0, 0)`, nil), v.picture(name), browsertest.Violations("", &light),
 		browsertest.Scheme("dark"), v.picture(name+"-dark"), browsertest.Violations("color-contrast", &dark),
 		browsertest.Scheme("light"))
 	for _, violation := range append(light, dark...) {

@@ -50,22 +50,23 @@ func TestMain(m *testing.M) {
 // its own on the shared sandbox.
 type installation struct {
 	*testing.T
-	core      kubernetes.Interface
-	ray       rayclient.Interface
-	store     *store.Store
-	mei       rayslice.User // whose token is printed
-	namespace string        // of team vision
-	lease     string        // namespace of the Lease
-	url       string
-	env       []string
-	portal    *process // the one that runs now
+	core       kubernetes.Interface
+	ray        rayclient.Interface
+	store      *store.Store
+	mei        rayslice.User // whose token is printed
+	namespace  string        // of team vision
+	lease      string        // namespace of the Lease
+	url        string
+	kubeconfig string // of the portal's service account
+	env        []string
+	portal     *process // the one that runs now
 }
 
 func install(t *testing.T) *installation {
 	t.Helper()
 	admin := administrator(t)
 	i := &installation{T: t, store: storetest.New(t), lease: "e2e-" + rayslice.NewRequestID()}
-	i.namespace = i.lease + "-vision"
+	i.namespace, i.kubeconfig = i.lease+"-vision", filepath.Join(filepath.Dir(admin), "portal.kubeconfig")
 	i.must(grantRights(t.Context(), admin))
 	config, err := k8s.LoadConfig(admin)
 	i.must(err)
@@ -83,7 +84,7 @@ func install(t *testing.T) *installation {
 		asProgram + "=1",
 		"RAYSLICE_ADDR=" + addr,
 		"RAYSLICE_DATABASE_URL=" + storetest.URL(t),
-		"RAYSLICE_KUBECONFIG=" + filepath.Join(filepath.Dir(admin), "portal.kubeconfig"),
+		"RAYSLICE_KUBECONFIG=" + i.kubeconfig,
 		"RAYSLICE_NAMESPACE=" + i.lease,
 		"RAYSLICE_TEAMS=" + i.teams(),
 		"RAYSLICE_PERSONA_SIGN_IN=true",
