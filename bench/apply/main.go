@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
@@ -98,6 +99,7 @@ const patience = 10 * time.Minute
 
 func newBenchmark(ctx context.Context, o options, sandbox *bench.Sandbox) (*benchmark, error) {
 	b := &benchmark{options: o, sandbox: sandbox, logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	klog.SetSlogLogger(b.logger) // client-go's own lines
 	var err error
 	if b.config, err = k8s.LoadConfig(sandbox.Kubeconfig); err != nil {
 		return nil, err
