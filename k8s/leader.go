@@ -39,7 +39,7 @@ func (c *Controller) elect(ctx context.Context) error {
 			return err
 		}
 		elector.Run(ctx)
-		c.term.Lock() // wait until serveTerm is done
+		c.term.Lock() //nolint:staticcheck // SA2001: waits until serveTerm is done, and that is all
 		c.term.Unlock()
 	}
 	return nil

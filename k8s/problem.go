@@ -90,14 +90,15 @@ func replicaFailure(c *rayv1.RayCluster) rayslice.Reason {
 
 // lastWarning quotes the latest warning about the RayCluster itself.
 func lastWarning(events []rayslice.Event) rayslice.Reason {
-	for _, e := range clusterWarnings(events) {
-		reason := refusalText(e.Message, ReasonWarning)
-		if reason.Code == ReasonWarning {
-			reason.Args = map[string]any{"event": e.Reason}
-		}
-		return reason
+	warnings := clusterWarnings(events)
+	if len(warnings) == 0 {
+		return rayslice.Reason{}
 	}
-	return rayslice.Reason{}
+	reason := refusalText(warnings[0].Message, ReasonWarning)
+	if reason.Code == ReasonWarning {
+		reason.Args = map[string]any{"event": warnings[0].Reason}
+	}
+	return reason
 }
 
 func clusterWarnings(events []rayslice.Event) []rayslice.Event {

@@ -22,7 +22,6 @@ func slimCluster(obj any) (any, error) {
 	delete(cluster.Annotations, corev1.LastAppliedConfigAnnotation)
 	cluster.ManagedFields = foreignWriters(cluster.ManagedFields)
 	cluster.Status = rayv1.RayClusterStatus{
-		State:              cluster.Status.State,
 		Conditions:         cluster.Status.Conditions,
 		ObservedGeneration: cluster.Status.ObservedGeneration,
 	}
