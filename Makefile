@@ -25,6 +25,7 @@ demo: build sandbox ## run the portal on a real control plane with a simulated G
 .PHONY: demo-reset
 demo-reset: build ## forget the demo's data
 	@bin/sandbox reset --dir .demo
+	@rm -f .demo/portal.log
 
 .PHONY: test
 test: build sandbox ## run every test, on a sandbox with a Postgres that it starts and stops
@@ -36,16 +37,15 @@ test-fast: ## run the tests that need neither Postgres nor the sandbox
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
-	$(LINT) run
-	cd sandbox && $(LINT) run
+	$(LINT) run --allow-parallel-runners
+	cd sandbox && $(LINT) run --allow-parallel-runners
 
 .PHONY: fmt
 fmt: ## format Go files as lint wants them
 	$(LINT) fmt
 	cd sandbox && $(LINT) fmt
 
-# The generator has the version of the library that its output needs.
-TEMPL = go run github.com/a-h/templ/cmd/templ@$$(go list -m -f '{{.Version}}' github.com/a-h/templ)
+TEMPL := go tool templ
 
 .PHONY: generate
 generate: ## write the Go files of the page templates
@@ -83,6 +83,23 @@ bin/kuberay-operator: sandbox/kuberay/go.mod sandbox/kuberay/go.sum
 	$(call program,5,3,sandbox/kuberay,github.com/ray-project/kuberay/ray-operator)
 bin/kwok: sandbox/kwok/go.mod sandbox/kwok/go.sum
 	$(call program,6,3,sandbox/kwok,sigs.k8s.io/kwok/cmd/kwok)
+
+BENCH := --bin bin --dir .bench --version $(VERSION)
+
+.PHONY: bench-apply
+bench-apply: build sandbox ## measure how fast 500 approved requests become RayClusters, beside a bare apply loop
+	@.ci/install postgres
+	@go run ./bench/apply $(BENCH) $(ARGS)
+
+.PHONY: bench-memory
+bench-memory: build sandbox ## measure the portal's memory with 2,000 RayClusters and 6,000 pods
+	@.ci/install postgres
+	@go run ./bench/memory $(BENCH) $(ARGS)
+
+.PHONY: bench-page
+bench-page: build ## measure the server time of a request's page among 200 clusters
+	@.ci/install postgres
+	@go run ./bench/page $(BENCH) $(ARGS)
 
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay

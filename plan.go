@@ -31,6 +31,7 @@ const (
 	ReasonGoneOutside  = "gone_outside"  // somebody deleted the RayCluster by hand
 	ReasonNameTaken    = "name_taken"    // an object that is not ours has the name
 	ReasonStuck        = "stuck"         // not ready within ProvisioningLimit
+	ReasonHeadMute     = "head_mute"     // every pod is ready, but the head never answered
 	ReasonHeadLost     = "head_lost"     // was ready, the head pod is gone or not ready
 	ReasonHeadSilent   = "head_silent"   // was ready, the head no longer answers
 	ReasonWorkersLost  = "workers_lost"  // was ready, has fewer workers now
@@ -118,8 +119,11 @@ func planHealth(request Request, have Cluster, now time.Time) Step {
 		}
 		return Step{Action: ActionMove, To: StateReady}
 	}
-	if request.State == StateProvisioning {
+	switch {
+	case request.State == StateProvisioning:
 		return planProvisioning(request, have, now)
+	case request.ReadyAt.IsZero() && have.Problem.IsZero():
+		return Step{Action: ActionNone} // it never was ready, and the reason given still holds
 	}
 	return attention(request, trouble(request, have))
 }
@@ -130,15 +134,22 @@ func planProvisioning(request Request, have Cluster, now time.Time) Step {
 	if waited < ProvisioningLimit {
 		return Step{Action: ActionNone, After: ProvisioningLimit - waited}
 	}
-	reason := have.Problem
-	if reason.IsZero() {
-		reason = Reason{Code: ReasonStuck, Args: map[string]any{"minutes": int(waited.Minutes())}}
+	args := map[string]any{"minutes": int(waited.Minutes())}
+	switch {
+	case !have.Problem.IsZero():
+		return attention(request, have.Problem)
+	case podsReady(request, have):
+		return attention(request, Reason{Code: ReasonHeadMute, Args: args})
 	}
-	return attention(request, reason)
+	return attention(request, Reason{Code: ReasonStuck, Args: args})
 }
 
 func healthy(request Request, have Cluster) bool {
-	return have.Head != nil && have.Head.Ready && have.HeadAnswers && have.ReadyWorkers() >= request.Draft.MinWorkers()
+	return podsReady(request, have) && have.HeadAnswers
+}
+
+func podsReady(request Request, have Cluster) bool {
+	return have.Head != nil && have.Head.Ready && have.ReadyWorkers() >= request.Draft.MinWorkers()
 }
 
 // trouble names what is wrong with a cluster that was ready before, the most telling thing first.

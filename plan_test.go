@@ -34,6 +34,7 @@ func planCluster(change ...func(*Cluster)) Cluster {
 	return c
 }
 
+func onceReady(r *Request)     { r.ReadyAt = planNow.Add(-time.Minute) }
 func neverSeen(r *Request)     { r.ClusterUID = "" }
 func absent(c *Cluster)        { *c = Cluster{} }
 func absentForSure(c *Cluster) { *c = Cluster{Confirmed: true} }
@@ -55,17 +56,19 @@ func TestPlan(t *testing.T) {
 		"B103 head does not answer yet":        {planRequest(StateProvisioning), planCluster(func(c *Cluster) { c.HeadAnswers = false }), Step{Action: ActionNone, After: 9 * time.Minute}},
 		"a worker is missing":                  {planRequest(StateProvisioning), planCluster(func(c *Cluster) { c.Workers[0].Ready = false }), Step{Action: ActionNone, After: 9 * time.Minute}},
 		"B007 stuck past the limit":            {planRequest(StateProvisioning, func(r *Request) { r.StateSince = planNow.Add(-11 * time.Minute) }), planCluster(func(c *Cluster) { c.Workers = nil }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonStuck, Args: map[string]any{"minutes": 11}}, After: end}},
+		"stuck with every pod ready":           {planRequest(StateProvisioning, func(r *Request) { r.StateSince = planNow.Add(-11 * time.Minute) }), planCluster(func(c *Cluster) { c.HeadAnswers = false }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonHeadMute, Args: map[string]any{"minutes": 11}}, After: end}},
+		"stuck keeps its reason":               {planRequest(StateAttention, func(r *Request) { r.Reason = Reason{Code: ReasonStuck} }), planCluster(func(c *Cluster) { c.Head = nil }), Step{Action: ActionNone, After: end}},
 		"KubeRay refuses the spec":             {planRequest(StateProvisioning), planCluster(func(c *Cluster) { c.Workers = nil; c.Problem = Reason{Code: ReasonInvalidSpec, Detail: "x"} }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonInvalidSpec, Detail: "x"}, After: end}},
-		"ready stays ready":                    {planRequest(StateReady), planCluster(), Step{Action: ActionNone, After: end}},
-		"B109 the head is lost":                {planRequest(StateReady), planCluster(func(c *Cluster) { c.Head = nil }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonHeadLost}, After: end}},
-		"a worker is lost":                     {planRequest(StateReady), planCluster(func(c *Cluster) { c.Workers = c.Workers[:1] }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonWorkersLost, Args: map[string]any{"have": 1, "want": 2}}, After: end}},
-		"the head fell silent":                 {planRequest(StateReady), planCluster(func(c *Cluster) { c.HeadAnswers = false }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonHeadSilent}, After: end}},
-		"B079 more workers than approved":      {planRequest(StateReady), planCluster(func(c *Cluster) { c.Workers = append(c.Workers, Worker{Phase: PodRunning}) }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonMoreWorkers, Args: map[string]any{"have": 3, "approved": 2}}, After: end}},
+		"ready stays ready":                    {planRequest(StateReady, onceReady), planCluster(), Step{Action: ActionNone, After: end}},
+		"B109 the head is lost":                {planRequest(StateReady, onceReady), planCluster(func(c *Cluster) { c.Head = nil }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonHeadLost}, After: end}},
+		"a worker is lost":                     {planRequest(StateReady, onceReady), planCluster(func(c *Cluster) { c.Workers = c.Workers[:1] }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonWorkersLost, Args: map[string]any{"have": 1, "want": 2}}, After: end}},
+		"the head fell silent":                 {planRequest(StateReady, onceReady), planCluster(func(c *Cluster) { c.HeadAnswers = false }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonHeadSilent}, After: end}},
+		"B079 more workers than approved":      {planRequest(StateReady, onceReady), planCluster(func(c *Cluster) { c.Workers = append(c.Workers, Worker{Phase: PodRunning}) }), Step{Action: ActionMove, To: StateAttention, Reason: Reason{Code: ReasonMoreWorkers, Args: map[string]any{"have": 3, "approved": 2}}, After: end}},
 		"attention heals":                      {planRequest(StateAttention), planCluster(), Step{Action: ActionMove, To: StateReady, After: end}},
 		"attention says it once":               {planRequest(StateAttention, func(r *Request) { r.Reason = Reason{Code: ReasonHeadLost} }), planCluster(func(c *Cluster) { c.Head = nil }), Step{Action: ActionNone, After: end}},
-		"T14 deleted by hand, cache only":      {planRequest(StateReady), planCluster(absent), Step{Action: ActionConfirm, After: end}},
-		"T14 deleted by hand":                  {planRequest(StateReady), planCluster(absentForSure), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonGoneOutside}, After: end}},
-		"being deleted by hand":                {planRequest(StateReady), planCluster(func(c *Cluster) { c.Deleting = true }), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonGoneOutside}, After: end}},
+		"T14 deleted by hand, cache only":      {planRequest(StateReady, onceReady), planCluster(absent), Step{Action: ActionConfirm, After: end}},
+		"T14 deleted by hand":                  {planRequest(StateReady, onceReady), planCluster(absentForSure), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonGoneOutside}, After: end}},
+		"being deleted by hand":                {planRequest(StateReady, onceReady), planCluster(func(c *Cluster) { c.Deleting = true }), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonGoneOutside}, After: end}},
 		"its end has come":                     {planRequest(StateReady, func(r *Request) { r.EndsAt = planNow }), planCluster(), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonExpired}}},
 		"expired before it was ever applied":   {planRequest(StateApproved, neverSeen, func(r *Request) { r.EndsAt = planNow }), planCluster(absent), Step{Action: ActionMove, To: StateStopping, Reason: Reason{Code: ReasonExpired}}},
 		"stopping deletes":                     {planRequest(StateStopping), planCluster(), Step{Action: ActionDelete}},

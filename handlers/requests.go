@@ -335,7 +335,7 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 	if err != nil {
 		return web.RequestPage{}, err
 	}
-	clusters, err := s.config.Store.Clusters(ctx, actor, []string{id})
+	cluster, err := s.config.Store.Cluster(ctx, actor, id)
 	if err != nil {
 		return web.RequestPage{}, err
 	}
@@ -349,7 +349,7 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 		return web.RequestPage{}, err
 	}
 	return web.RequestPage{
-		Frame: frame, Request: request, Cluster: clusters[id], Catalogue: s.config.Catalogue, Audit: audit,
+		Frame: frame, Request: request, Cluster: cluster, Catalogue: s.config.Catalogue, Audit: audit,
 		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
 		Stream: "/clusters/" + id + "/events",
 	}, nil

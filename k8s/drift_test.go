@@ -260,6 +260,6 @@ func asStored(t rapid.TB, cluster *rayv1.RayCluster) *rayv1.RayCluster {
 	stored.UID, stored.Generation = "7f3c", 3
 	stored.CreationTimestamp = metav1.Unix(1764547200, 0)
 	stored.Finalizers = []string{"ray.io/gcs-ft-redis-cleanup-finalizer"}
-	stored.Status.State = rayv1.Ready
+	stored.Status.ObservedGeneration = 3
 	return stored
 }

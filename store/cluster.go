@@ -12,34 +12,41 @@ import (
 
 // Cluster returns what was last observed about a request the actor may see; only RequestID is filled when nothing was.
 func (s *Store) Cluster(ctx context.Context, actor rayslice.User, id string) (rayslice.Cluster, error) {
-	if _, err := s.Request(ctx, actor, id); err != nil {
-		return rayslice.Cluster{}, err
-	}
-	found, err := s.Clusters(ctx, actor, []string{id})
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			coalesce(c.observed, '{}'),
+			coalesce(c.observed_at, '0001-01-01 00:00:00Z')
+		FROM requests r
+		LEFT JOIN clusters c ON c.request_id = r.id
+		WHERE r.id = $1
+			AND ($2 OR r.team = ANY ($3))`, id, seesAll(actor), actor.Teams())
+	c, err := pgx.CollectExactlyOneRow(rows, scanCluster)
 	if err != nil {
-		return rayslice.Cluster{}, err
+		return rayslice.Cluster{}, missing(err, "request")
 	}
-	c := found[id]
 	c.RequestID = id
 	return c, nil
 }
 
+func scanCluster(row pgx.CollectableRow) (c rayslice.Cluster, err error) {
+	var at time.Time
+	err = row.Scan(&c, &at)
+	c.ObservedAt = at.UTC()
+	return c, err
+}
+
 // Clusters returns what was last observed about those of the requests that the actor may see and that were observed.
+// Events are left out: they are most of what is kept, and no list shows them.
 func (s *Store) Clusters(ctx context.Context, actor rayslice.User, ids []string) (map[string]rayslice.Cluster, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT
-			c.observed,
+			c.observed - 'events',
 			c.observed_at
 		FROM clusters c
 		JOIN requests r ON r.id = c.request_id
 		WHERE c.request_id = ANY ($1)
 			AND ($2 OR r.team = ANY ($3))`, ids, seesAll(actor), actor.Teams())
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.Cluster, err error) {
-		var at time.Time
-		err = row.Scan(&c, &at)
-		c.ObservedAt = at.UTC()
-		return c, err
-	})
+	found, err := pgx.CollectRows(rows, scanCluster)
 	clusters := make(map[string]rayslice.Cluster, len(found))
 	for _, c := range found {
 		clusters[c.RequestID] = c

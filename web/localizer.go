@@ -54,27 +54,34 @@ type Localizer struct {
 // NewLocalizer returns the localizer for the first preference we have: a language code, or an Accept-Language header.
 // Empty preferences are passed over; without any it is English.
 func NewLocalizer(preferences ...string) *Localizer {
-	code := matchLanguage(preferences)
-	return &Localizer{code: code, localizer: i18n.NewLocalizer(bundle, code)}
+	return localizers[matchLanguage(preferences)]
 }
 
-func matchLanguage(preferences []string) string {
-	languages := Languages()
-	tags := make([]language.Tag, len(languages))
-	for i, l := range languages {
-		tags[i] = language.MustParse(l.Code)
+// localizers and matcher are made once: both cost more than the words of a page.
+var localizers, matcher = loadLocalizers()
+
+func loadLocalizers() ([]*Localizer, language.Matcher) {
+	var all []*Localizer
+	var tags []language.Tag
+	for _, l := range Languages() {
+		all = append(all, &Localizer{code: l.Code, localizer: i18n.NewLocalizer(bundle, l.Code)})
+		tags = append(tags, language.MustParse(l.Code))
 	}
-	matcher := language.NewMatcher(tags)
+	return all, language.NewMatcher(tags)
+}
+
+// matchLanguage returns the place in Languages of the first preference we have, else of the default.
+func matchLanguage(preferences []string) int {
 	for _, p := range preferences {
 		wanted, _, err := language.ParseAcceptLanguage(p)
 		if err != nil || len(wanted) == 0 {
 			continue
 		}
 		if _, i, confidence := matcher.Match(wanted...); confidence != language.No {
-			return languages[i].Code
+			return i
 		}
 	}
-	return languages[0].Code
+	return 0
 }
 
 // Code returns the language's BCP 47 code, for lang="…".

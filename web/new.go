@@ -285,10 +285,14 @@ func fitText(p NewRequestPage, pool rayslice.Pool, gib int) string {
 		return p.Locale.N("fit_quota", n)
 	}
 	quota, _ := formQuota(p)
+	unit, left := unitGiB, quota.Left().GiB
 	if gib == 0 {
-		return p.Locale.T("fit_none", Args{"Left": amount(p.Locale, unitCards, quota.Left().Cards)})
+		unit, left = unitCards, quota.Left().Cards
 	}
-	return p.Locale.T("fit_none", Args{"Left": amount(p.Locale, unitGiB, quota.Left().GiB)})
+	if left == 0 {
+		return p.Locale.T("fit_nothing")
+	}
+	return p.Locale.T("fit_none", Args{"Left": amount(p.Locale, unit, left)})
 }
 
 // overQuota reports whether the request as it stands would be refused.

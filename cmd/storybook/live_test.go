@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/a-h/templ"
-	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/chromedp"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/web"
+	"github.com/rayslice/rayslice/web/browsertest"
 )
 
 // livePortal serves one request's page and its event stream; what is sent to events goes out.
@@ -95,9 +95,11 @@ func (p *livePortal) waitFor(t *testing.T, path string) {
 
 func TestAPageRefreshesItselfAndKeepsTheFocus(t *testing.T) {
 	portal := newLivePortal(t)
-	browser := newBrowser(t)
-	var said complaints
-	chromedp.ListenTarget(browser, said.listen)
+	browser := browsertest.New(t)
+	var said browsertest.Complaints
+	if err := said.Watch(browser); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(browser, 3*time.Minute)
 	defer cancel()
 	run := func(actions ...chromedp.Action) {
@@ -106,7 +108,7 @@ func TestAPageRefreshesItselfAndKeepsTheFocus(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(log.Enable(), chromedp.Navigate(portal.URL+"/page"))
+	run(chromedp.Navigate(portal.URL + "/page"))
 	portal.waitFor(t, "/page")
 	portal.waitFor(t, "/stream")
 	run(chromedp.Focus("#stop"))
@@ -124,7 +126,7 @@ func TestAPageRefreshesItselfAndKeepsTheFocus(t *testing.T) {
 
 	portal.events <- "event: " + web.EventAuthExpired + "\ndata: {}\n\n"
 	portal.waitFor(t, "/page") // loaded again
-	if lines := said.take(); len(lines) > 0 {
+	if lines := said.Take(); len(lines) > 0 {
 		t.Errorf("the console says:\n%s", strings.Join(lines, "\n"))
 	}
 }
@@ -132,7 +134,7 @@ func TestAPageRefreshesItselfAndKeepsTheFocus(t *testing.T) {
 func TestThePreviewFollowsTheForm(t *testing.T) {
 	server := httptest.NewServer(newStorybook())
 	t.Cleanup(server.Close)
-	ctx, cancel := context.WithTimeout(newBrowser(t), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(browsertest.New(t), 3*time.Minute)
 	defer cancel()
 	err := chromedp.Run(ctx,
 		chromedp.Navigate(server.URL+"/new?lang=en"),

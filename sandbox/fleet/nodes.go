@@ -37,8 +37,10 @@ func (g Group) node(name string, kubeletPort int32) *applycorev1.NodeApplyConfig
 		WithStatus(applycorev1.NodeStatus().
 			WithCapacity(g.resources()).
 			WithAllocatable(g.resources()).
-			// The only address through which the API server can reach KWOK's kubelet.
-			WithAddresses(applycorev1.NodeAddress().WithType(corev1.NodeInternalIP).WithAddress("127.0.0.1")).
+			// The API server reaches KWOK's kubelet by the first. KWOK drops all when one of the two is missing.
+			WithAddresses(
+				applycorev1.NodeAddress().WithType(corev1.NodeInternalIP).WithAddress("127.0.0.1"),
+				applycorev1.NodeAddress().WithType(corev1.NodeHostName).WithAddress(name)).
 			WithDaemonEndpoints(applycorev1.NodeDaemonEndpoints().
 				WithKubeletEndpoint(applycorev1.DaemonEndpoint().WithPort(kubeletPort))))
 	if len(g.Faults) > 0 {
