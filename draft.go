@@ -250,7 +250,7 @@ func (v *validation) within(field string, n, least, most int) {
 // are allowed in longer text.
 func (v *validation) text(field, s string, most int, required bool) {
 	switch {
-	case required && s == "":
+	case required && !strings.ContainsFunc(s, visible):
 		v.bad(field, CodeRequired, nil)
 	case utf8.RuneCountInString(s) > most:
 		v.bad(field, CodeTooLong, map[string]any{"max": most})
@@ -260,6 +260,9 @@ func (v *validation) text(field, s string, most int, required bool) {
 		v.bad(field, CodeCharacters, nil)
 	}
 }
+
+// visible reports whether people can see the rune; a name of zero-width characters could not be clicked.
+func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
 
 func (v *validation) head(h Head, l Limits) {
 	v.within("head.cpu", h.CPU, 1, l.MaxCPU)

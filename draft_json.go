@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // draftBody is the JSON form of a draft. Numbers are pointers, so that a field left out gets its default and a 0 that
@@ -56,6 +57,9 @@ func DecodeDraft(r io.Reader) (RequestDraft, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
 		return RequestDraft{}, err
+	}
+	if !utf8.Valid(raw) {
+		return RequestDraft{}, Invalid(FieldError{Field: "body", Code: CodeNotJSON}) // encoding/json would mend it silently
 	}
 	var body draftBody
 	if bad := decodeStrict(raw, "", &body); bad != nil {

@@ -59,6 +59,7 @@ func TestDraftRefusals(t *testing.T) {
 		"image with a shell in it":        {`"slice_gib":8,"image":"ray;reboot"`, "image", CodeCharacters},
 		"T26 control character in a name": {`"slice_gib":8,"name":"a\u0000b"`, "name", CodeCharacters},
 		"groups and a group at the top":   {`"slice_gib":8,"groups":[{"pool":"a10","slice_gib":8,"workers":1}]`, "groups", CodeGroupsTwice},
+		"a name that nobody can see":      {`"slice_gib":8,"name":"\u200b\u2060 "`, "name", CodeRequired},
 		"8 GiB":                           {`"slice_gib":8`, "", ""},
 		"whole card":                      {`"pool":"a100"`, "", ""},
 		"CPU only":                        {`"pool":""`, "", ""},
@@ -103,7 +104,7 @@ func readDraft(body string) error {
 }
 
 func TestDecodeDraftRefusesWhatIsNotOneObject(t *testing.T) {
-	for _, body := range []string{``, `null`, `[]`, `"x"`, `{}{}`, `{"team":"a"} x`, `{"groups":[null]}`, `{"groups":[1]}`, `{"team":`} {
+	for _, body := range []string{``, `null`, `[]`, `"x"`, `{}{}`, `{"team":"a"} x`, `{"groups":[null]}`, `{"groups":[1]}`, `{"team":`, "{\"name\":\"\xff\xfe\"}"} {
 		if _, err := DecodeDraft(strings.NewReader(body)); KindOf(err) != KindInvalid {
 			t.Errorf("%q: got %v, want invalid", body, err)
 		}

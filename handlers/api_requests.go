@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -58,6 +59,7 @@ type clusterJSON struct {
 	WorkersReady  int          `json:"workers_ready"`  // worker pods that run and are ready
 	WorkersWanted int          `json:"workers_wanted"` // how many must be ready before the cluster is
 	Connect       *connectJSON `json:"connect"`        // null = no address yet
+	Drift         []rayslice.Drift `json:"drift"`      // where Kubernetes differs from what was approved; shown, not undone
 }
 
 // connectJSON says where the cluster can be reached from inside Kubernetes.
@@ -95,7 +97,7 @@ func (s *Server) apiCreateRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	dryRun, err := readDryRun(c.QueryParam("dry_run"))
+	dryRun, err := readDryRun(c.QueryParams())
 	if err != nil {
 		return err
 	}
@@ -147,13 +149,20 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return keys[0], nil
 }
 
-// readDryRun refuses what is neither yes nor no: somebody who meant a dry run must not get a cluster.
-func readDryRun(text string) (bool, error) {
-	switch text {
-	case "", "false":
+// readDryRun refuses what is neither yes nor no, and every other name: somebody who meant a dry run must not get a
+// cluster.
+func readDryRun(query url.Values) (bool, error) {
+	for name := range query {
+		if name != "dry_run" {
+			return false, rayslice.Invalid(rayslice.FieldError{Field: name, Code: rayslice.CodeUnknownField})
+		}
+	}
+	values, asked := query["dry_run"]
+	if !asked {
 		return false, nil
-	case "true":
-		return true, nil
+	}
+	if len(values) == 1 && (values[0] == "true" || values[0] == "false") {
+		return values[0] == "true", nil
 	}
 	return false, rayslice.Invalid(rayslice.FieldError{Field: "dry_run", Code: rayslice.CodeType, Args: map[string]any{"want": "bool", "got": "text"}})
 }
@@ -248,6 +257,7 @@ func toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) reques
 		j.Cluster = &clusterJSON{
 			HeadReady:    cluster.Head != nil && cluster.Head.Ready && cluster.HeadAnswers,
 			WorkersReady: cluster.ReadyWorkers(), WorkersWanted: r.Draft.MinWorkers(), Connect: connect(cluster.Service),
+			Drift: append([]rayslice.Drift{}, cluster.Drift...),
 		}
 	}
 	return j

@@ -45,6 +45,9 @@ func refuse(status int, code string, args map[string]any, cause error) error {
 	return &refusal{status, &rayslice.Error{Code: code, Args: args, Err: cause}}
 }
 
+// statusClientGone is what the log and the metrics say when the other side left before its answer; nginx uses the same.
+const statusClientGone = 499
+
 // explain finds what may be said about an error, and the status to say it with. Whatever is not known is "internal".
 func explain(err error) (int, *rayslice.Error) {
 	var (
@@ -54,6 +57,8 @@ func explain(err error) (int, *rayslice.Error) {
 		ofEcho   *echo.HTTPError
 	)
 	switch {
+	case errors.Is(err, context.Canceled):
+		return statusClientGone, nil
 	case errors.As(err, &refused):
 		return refused.status, refused.problem
 	case errors.As(err, &tooLarge):
@@ -64,7 +69,7 @@ func explain(err error) (int, *rayslice.Error) {
 		return http.StatusNotFound, &rayslice.Error{Kind: rayslice.KindNotFound, Code: "not_found", Args: map[string]any{"what": "page"}}
 	case errors.As(err, &ofEcho) && ofEcho.Code == http.StatusMethodNotAllowed:
 		return http.StatusMethodNotAllowed, &rayslice.Error{Code: "method_not_allowed"}
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "unavailable"}
 	}
 	return http.StatusInternalServerError, &rayslice.Error{Code: "internal"}
@@ -80,6 +85,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 	status, problem := explain(err)
 	switch status {
+	case statusClientGone:
+		c.Response().WriteHeader(status) // nobody reads it; log and metrics see that nothing of ours failed
+		return
 	case http.StatusUnauthorized:
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="rayslice"`)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -337,7 +337,7 @@ func askText(p NewRequestPage) string {
 
 // previewTrigger says when htmx fetches the preview: on each change, and once at the start when there is none yet.
 func previewTrigger(p NewRequestPage) string {
-	trigger := "change from:closest form delay:250ms"
+	trigger := "input from:closest form delay:400ms, change from:closest form delay:250ms"
 	if p.YAML == "" && p.Problem == nil {
 		trigger = "load, " + trigger
 	}

@@ -17,7 +17,8 @@ import (
 // demo starts the sandbox beside this program, then serves the portal on it until ctx ends, then stops the sandbox.
 // The data stays in the command's folder.
 func demo(ctx context.Context, config Config, command demoCommand) error {
-	if err := checkFree(config.Addr); err != nil {
+	config.PersonaSignIn, config.CreateNamespaces = true, true
+	if err := errors.Join(checkPersonas(config), checkFree(config.Addr)); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(command.Dir, 0o711); err != nil {
@@ -39,7 +40,6 @@ func demo(ctx context.Context, config Config, command demoCommand) error {
 		return err
 	}
 	defer logFile.Close()
-	config.PersonaSignIn, config.CreateNamespaces = true, true
 	fmt.Println("starting the portal; its log is", logFile.Name())
 	return serve(ctx, config, slog.New(slog.NewJSONHandler(logFile, nil)))
 }

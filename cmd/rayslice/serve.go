@@ -38,7 +38,7 @@ type portal struct {
 func serve(ctx context.Context, config Config, logger *slog.Logger) error {
 	klog.SetSlogLogger(logger) // client-go's own lines
 	p := &portal{config: config, logger: logger}
-	if err := p.checkPersonas(); err != nil {
+	if err := checkPersonas(config); err != nil {
 		return err
 	}
 	defer p.close()
@@ -54,15 +54,15 @@ func serve(ctx context.Context, config Config, logger *slog.Logger) error {
 }
 
 // checkPersonas lets anybody be anyone only where nobody else can reach the portal.
-func (p *portal) checkPersonas() error {
-	if !p.config.PersonaSignIn {
+func checkPersonas(config Config) error {
+	if !config.PersonaSignIn {
 		return nil
 	}
-	host, _, _ := net.SplitHostPort(p.config.Addr)
+	host, _, _ := net.SplitHostPort(config.Addr)
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("RAYSLICE_PERSONA_SIGN_IN lets anybody sign in as anyone, so it needs a loopback address: %s is not one", p.config.Addr)
+	return fmt.Errorf("RAYSLICE_PERSONA_SIGN_IN lets anybody sign in as anyone, so it needs a loopback address: %s is not one", config.Addr)
 }
 
 // open builds every part, from the database up.
@@ -93,12 +93,12 @@ func (p *portal) open(ctx context.Context) error {
 func (p *portal) openStore(ctx context.Context) error {
 	if p.config.AutoMigrate {
 		if err := migrations.Up(ctx, p.config.DatabaseURL); err != nil {
-			return fmt.Errorf("database schema: %w", err)
+			return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 		}
 	}
 	var err error
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
-		return fmt.Errorf("database: %w", err)
+		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 	}
 	pool, err := pgxpool.ParseConfig(p.config.DatabaseURL)
 	if err != nil {
