@@ -223,6 +223,7 @@ options:
   nodeLeaseParallelism: 8
   podsOnNodeSyncParallelism: 8
   enablePodsOnNodeSyncListPager: true
+  enableDebuggingHandlers: true # port-forward to heads
 `
 
 // writeConfigs writes the configuration files of the programs that take one.
