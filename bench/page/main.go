@@ -25,6 +25,7 @@ type options struct {
 	Version   string `required:"" help:"Version of the portal, for the report."`
 	Clusters  int    `default:"200" help:"Clusters in the database, for the page with the real renderer."`
 	Pages     int    `default:"2000" help:"Pages measured one after another, with the real renderer."`
+	Profile   string `type:"path" help:"File for a CPU profile of the pages with the real renderer; look at it with go tool pprof."`
 	Benchtime string `default:"3s" help:"How long each of the handlers' benchmarks runs, as go test takes it."`
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,6 +65,17 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 		return err
 	}
 	defer server.Close()
+	if o.Profile != "" {
+		file, err := os.Create(o.Profile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	return measure(server, asker, requests, o.Pages, report)
 }
 
