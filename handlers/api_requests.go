@@ -55,11 +55,11 @@ type objectJSON struct {
 
 // clusterJSON sums up what Kubernetes reported.
 type clusterJSON struct {
-	HeadReady     bool         `json:"head_ready"`     // the head pod is ready and Ray answers on it
-	WorkersReady  int          `json:"workers_ready"`  // worker pods that run and are ready
-	WorkersWanted int          `json:"workers_wanted"` // how many must be ready before the cluster is
-	Connect       *connectJSON `json:"connect"`        // null = no address yet
-	Drift         []rayslice.Drift `json:"drift"`      // where Kubernetes differs from what was approved; shown, not undone
+	HeadReady     bool             `json:"head_ready"`     // the head pod is ready and Ray answers on it
+	WorkersReady  int              `json:"workers_ready"`  // worker pods that run and are ready
+	WorkersWanted int              `json:"workers_wanted"` // how many must be ready before the cluster is
+	Connect       *connectJSON     `json:"connect"`        // null = no address yet
+	Drift         []rayslice.Drift `json:"drift"`          // where Kubernetes differs from what was approved; shown, not undone
 }
 
 // connectJSON says where the cluster can be reached from inside Kubernetes.

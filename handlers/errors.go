@@ -58,7 +58,7 @@ func explain(err error) (int, *rayslice.Error) {
 	)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return statusClientGone, nil
+		return statusClientGone, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "unavailable"}
 	case errors.As(err, &refused):
 		return refused.status, refused.problem
 	case errors.As(err, &tooLarge):
