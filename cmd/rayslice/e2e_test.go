@@ -72,8 +72,8 @@ func TestKillNine(t *testing.T) {
 // killDelays are how long after a request to the API its portal dies. Other clusters start or stop meanwhile, so each
 // kill hits them at other points.
 var killDelays = []time.Duration{
-	0, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
-	150 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond,
+	0, 2 * time.Millisecond, 5 * time.Millisecond, 15 * time.Millisecond, 40 * time.Millisecond,
+	150 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond,
 }
 
 // callAndKill sends a POST and kills the portal that long after. Where that cost the answer, it asks the next portal

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	rayclient "github.com/ray-project/kuberay/ray-operator/pkg/client/clientset/versioned"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -221,6 +222,18 @@ func (i *installation) dropLease() {
 	if !apierrors.IsNotFound(err) {
 		i.must(err)
 	}
+}
+
+// holdLease keeps every portal from reconciling until dropLease. None may run.
+func (i *installation) holdLease() {
+	i.Helper()
+	i.dropLease()
+	now := metav1.NowMicro()
+	_, err := i.core.CoordinationV1().Leases(i.lease).Create(i.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "rayslice"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("somebody else"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now},
+	}, metav1.CreateOptions{})
+	i.must(err)
 }
 
 // leads waits until the portal reconciles.
