@@ -92,7 +92,7 @@ func (b *benchmark) serve(ctx context.Context) (*portal, error) {
 
 func (p *portal) stop() {
 	_ = p.process.Signal(syscall.SIGTERM) // it may have ended
-	<-p.ended
+	_ = <-p.ended                         // told to
 }
 
 // untilSeen returns when the portal has recorded what stands for every request.
