@@ -92,7 +92,9 @@ func (b *benchmark) serve(ctx context.Context) (*portal, error) {
 
 func (p *portal) stop() {
 	_ = p.process.Signal(syscall.SIGTERM) // it may have ended
-	_ = <-p.ended                         // it was told to stop
+	if err := <-p.ended; err != nil {
+		fmt.Fprintln(os.Stderr, "the portal ended badly:", err)
+	}
 }
 
 // untilSeen returns when the portal has recorded what stands for every request.
