@@ -61,7 +61,7 @@ func workersStep(p RequestPage) step {
 	}
 	switch {
 	case !r.ReadyAt.IsZero():
-		s.tone, s.at, s.note = "done", r.ReadyAt, l.Duration(r.ReadyAt.Sub(r.DecidedAt))
+		s.tone, s.at, s.note = "done", r.ReadyAt, l.T("step_after", Args{"Duration": l.Duration(r.ReadyAt.Sub(r.DecidedAt))})
 	case r.State == rayslice.StateAttention:
 		s.tone = "bad"
 	case r.State == rayslice.StateApproved || r.State == rayslice.StateProvisioning:
