@@ -27,7 +27,7 @@ type options struct {
 	Catalogue string  `default:"cmd/rayslice/catalogue.yaml" type:"existingfile" help:"What may be asked for."`
 	Version   string  `required:"" help:"Version of the portal, for the report."`
 	Requests  int     `default:"500" help:"Requests of one round."`
-	Rounds    int     `default:"3" help:"Rounds; each measures both ways, in turns first."`
+	Rounds    int     `default:"5" help:"Rounds; each measures both ways, in turns first."`
 	Single    int     `default:"100" help:"Requests that are approved one at a time."`
 	Workers   int     `default:"8" help:"Objects in work at the same time, both ways."`
 	QPS       float32 `name:"qps" default:"200" help:"Most calls per second to the API server, both ways."`
@@ -159,13 +159,15 @@ func (b *benchmark) compare(ctx context.Context, report *bench.Report) error {
 			fmt.Fprintf(os.Stderr, "round %d: %s %s, load %s\n", round+1, way.name, took.Round(time.Millisecond), bench.LoadAverage())
 		}
 	}
-	var rates [2]float64
-	for i, way := range ways {
-		median := bench.Quantile(way.took, 0.5)
-		rates[i] = float64(b.Requests) / median.Seconds()
-		report.Result(way.name, "%.0f RayClusters/s (median of rounds: %.2f s for %d; rounds %v)", rates[i], median.Seconds(), b.Requests, rounded(way.took))
+	for _, way := range ways {
+		median := bench.Quantile(way.took, 0.5).Seconds()
+		report.Result(way.name, "%.0f RayClusters/s (median round %.2f s; rounds %v)", float64(b.Requests)/median, median, rounded(way.took))
 	}
-	report.Result("ratio", "%.2f (goal: at least 0.8)", rates[0]/rates[1])
+	ratios := make([]float64, b.Rounds) // within a round, for the machine's other work changes from one to the next
+	for i := range ratios {
+		ratios[i] = ways[1].took[i].Seconds() / ways[0].took[i].Seconds()
+	}
+	report.Result("ratio", "%.2f, median of the rounds' %.2f (goal: at least 0.8)", bench.Quantile(ratios, 0.5), ratios)
 	return nil
 }
 
