@@ -128,7 +128,8 @@ func TestIdentityIsMadeOnce(t *testing.T) {
 		}
 		return all
 	}
-	if read() != read() {
+	first := read()
+	if second := read(); second != first {
 		t.Error("a second up has another identity")
 	}
 }

@@ -79,7 +79,9 @@ func up(bin, dir string) (stop func(), err error) {
 	go func() { ended <- command.Wait() }()
 	stop = func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
-		<-ended
+		if err := <-ended; err != nil {
+			fmt.Fprintln(os.Stderr, "the sandbox ended:", err)
+		}
 	}
 	giveUp := time.After(3 * time.Minute)
 	for {
