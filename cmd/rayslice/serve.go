@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,6 +39,9 @@ type portal struct {
 // serve runs the portal until ctx ends or a part of it fails.
 func serve(ctx context.Context, config Config, logger *slog.Logger) error {
 	klog.SetSlogLogger(logger) // client-go's own lines
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // most of the heap are caches that live long: 126 → 115 MiB with 2,000 clusters (make bench-memory)
+	}
 	p := &portal{config: config, logger: logger}
 	if err := checkPersonas(config); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -14,8 +13,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/rayslice/rayslice/sandbox/rayhead"
 )
 
 // config leads to the sandbox that all tests of the package share; nil when there is none.
@@ -54,18 +51,12 @@ func withSandbox(run func() int) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	stop, err := up(bin, dir)
 	if err != nil {
 		return 1, err
 	}
 	defer stop()
-	heads := make(chan error, 1)
-	go func() { heads <- rayhead.Run(ctx, config) }()
-	code := run()
-	cancel()
-	return code, <-heads
+	return run(), nil
 }
 
 // up starts a sandbox without Postgres and waits until it is ready. The returned function stops it and waits for its end.
