@@ -88,15 +88,16 @@ func TestAPIObservedCluster(t *testing.T) {
 		p.token(adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&s)
 		return s
 	}
-	if diff := cmp.Diff(summary{&clusterJSON{WorkersReady: 1, WorkersWanted: 2}, &observed}, look()); diff != "" {
+	if diff := cmp.Diff(summary{&clusterJSON{WorkersReady: 1, WorkersWanted: 2, Drift: []rayslice.Drift{}}, &observed}, look()); diff != "" {
 		t.Errorf("without a head (-want +got):\n%s", diff)
 	}
 	cluster.Head, cluster.HeadAnswers, cluster.Service = &rayslice.Worker{Name: "h", Ready: true}, true, "rs-x-head-svc.team-vision.svc"
+	cluster.Drift = []rayslice.Drift{{Field: "spec.workerGroupSpecs[0].replicas", Approved: "2", Observed: "4", Manager: "kubectl-edit"}}
 	want := &connectJSON{
 		Client: "ray://rs-x-head-svc.team-vision.svc:10001", Dashboard: "http://rs-x-head-svc.team-vision.svc:8265",
 		JobSubmit: "ray job submit --address http://rs-x-head-svc.team-vision.svc:8265 -- python script.py",
 	}
-	if diff := cmp.Diff(summary{&clusterJSON{HeadReady: true, WorkersReady: 1, WorkersWanted: 2, Connect: want}, &observed}, look()); diff != "" {
+	if diff := cmp.Diff(summary{&clusterJSON{HeadReady: true, WorkersReady: 1, WorkersWanted: 2, Connect: want, Drift: cluster.Drift}, &observed}, look()); diff != "" {
 		t.Errorf("with a head (-want +got):\n%s", diff)
 	}
 }
@@ -211,8 +212,10 @@ func TestDryRun(t *testing.T) {
 	if got.WouldFitQuota || got.Charge.GiB != 32 {
 		t.Errorf("32 of 24 GiB: charge %v, fits %v", got.Charge, got.WouldFitQuota)
 	}
-	if e := ada.postJSON("/api/v1/requests?dry_run=yes", goodBody).want(http.StatusUnprocessableEntity).problem().Errors; len(e) != 1 || e[0].Field != "dry_run" {
-		t.Errorf("dry_run=yes: %+v", e)
+	for query, field := range map[string]string{"dry_run=yes": "dry_run", "dry_run=": "dry_run", "dry_run=false&dry_run=true": "dry_run", "dryrun=true": "dryrun"} {
+		if e := ada.postJSON("/api/v1/requests?"+query, goodBody).want(http.StatusUnprocessableEntity).problem().Errors; len(e) != 1 || e[0].Field != field {
+			t.Errorf("%s: %+v", query, e)
+		}
 	}
 	if n := p.countRequests(); n != 0 {
 		t.Errorf("%d requests were written", n)

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -308,5 +309,17 @@ func TestEveryRefusalHasASentence(t *testing.T) {
 				t.Errorf("%s has no sentence in %s", key, language.Name)
 			}
 		}
+	}
+}
+
+// TestClientGoneIsNoFailure keeps people who leave a page out of the count of server failures.
+func TestClientGoneIsNoFailure(t *testing.T) {
+	t.Parallel()
+	away := &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_unavailable", Err: context.Canceled}
+	if status, _ := explain(away); status != statusClientGone {
+		t.Errorf("a query cut off by its client: status %d, want %d", status, statusClientGone)
+	}
+	if status, _ := explain(context.DeadlineExceeded); status != http.StatusServiceUnavailable {
+		t.Errorf("a query that took too long: status %d, want 503", status)
 	}
 }
