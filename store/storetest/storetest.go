@@ -137,8 +137,16 @@ func create(t testing.TB, template string) string {
 	server := server(t)
 	name := "rayslice_test_" + rayslice.NewRequestID()
 	exec(t, server, `CREATE DATABASE `+name+` TEMPLATE `+template)
-	t.Cleanup(func() { exec(t, server, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`) })
+	t.Cleanup(func() { drop(t, server, name) })
 	return withDatabase(t, server, name)
+}
+
+// drop drops a database, whoever of ours is still connected. WITH (FORCE) would refuse a role that is not a superuser when
+// autovacuum happens to be there; a plain DROP sends autovacuum away by itself and waits for it.
+func drop(t testing.TB, server, name string) {
+	t.Helper()
+	exec(t, server, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = current_user AND datname = '`+name+`'`)
+	exec(t, server, `DROP DATABASE IF EXISTS `+name)
 }
 
 // templateOnce lets parallel tests of one process share the making of the template.
@@ -172,7 +180,7 @@ func template(t testing.TB) string {
 func makeTemplate(t testing.TB, server, name string) {
 	t.Helper()
 	making := name + "_making"
-	exec(t, server, `DROP DATABASE IF EXISTS `+making+` WITH (FORCE)`)
+	drop(t, server, making)
 	exec(t, server, `CREATE DATABASE `+making+` TEMPLATE template0`)
 	if err := migrations.Up(context.Background(), withDatabase(t, server, making)); err != nil {
 		t.Fatal(err)
