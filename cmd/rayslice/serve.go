@@ -192,7 +192,10 @@ func (p *portal) run(ctx context.Context, listener net.Listener) error {
 
 // wake passes a change in the database on to the reconciler.
 func (p *portal) wake(change store.Change) {
-	if change.Kind == store.KindRequest && !change.Resync {
+	switch {
+	case change.Resync: // notifications may have been missed
+		p.controller.WakeAll()
+	case change.Kind == store.KindRequest:
 		p.controller.Wake(change.ID)
 	}
 }
