@@ -337,7 +337,7 @@ func (v *validation) groups(groups []Group, c Catalogue) {
 	}
 	seen, total := map[string]bool{}, 0
 	for i, g := range groups {
-		field := fmt.Sprintf("groups[%d]", i)
+		field := groupField(i)
 		if seen[g.Name] {
 			v.bad(field+".name", CodeDuplicate, map[string]any{"value": g.Name}) // KubeRay without webhook does not catch it (domain facts B.2)
 		}

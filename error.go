@@ -70,6 +70,9 @@ func NotFound(what string) error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Args: map[string]any{"what": what}}
 }
 
+// Forbidden returns the refusal of what is visible but not allowed; code says why.
+func Forbidden(code string) error { return &Error{Kind: KindForbidden, Code: code} }
+
 // KindOf returns the kind of the first *Error in err's chain, or "" when there is none.
 func KindOf(err error) Kind {
 	var e *Error

@@ -45,7 +45,7 @@ const (
 // input gives the same step, and doing a step twice is harmless.
 func Plan(request Request, have Cluster, now time.Time) Step {
 	switch {
-	case request.State == StatePending:
+	case request.State.Open():
 		return Step{Action: ActionNone}
 	case request.State.Final():
 		return planGone(have)

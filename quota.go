@@ -1,5 +1,10 @@
 package rayslice
 
+import "time"
+
+// MaxLimit bounds every limit, in GiB or cards, so that sums cannot overflow.
+const MaxLimit = 1_000_000
+
 // Charge is what a request costs its team: GiB of slices and whole cards, counted apart.
 type Charge struct {
 	GiB   int `json:"gib"`   // GiB of slices
@@ -39,4 +44,82 @@ func (q Quota) OverQuota(asked Charge) error {
 		"limit_gib": q.Limit.GiB, "used_gib": q.Used.GiB, "held_gib": q.Held.GiB, "asked_gib": asked.GiB, "left_gib": left.GiB,
 		"limit_cards": q.Limit.Cards, "used_cards": q.Used.Cards, "held_cards": q.Held.Cards, "asked_cards": asked.Cards, "left_cards": left.Cards,
 	}}
+}
+
+// A Grant is a part of a team's limit: the base that an admin sets, or more on top of it, until an end or for good. The
+// limit is the sum of the grants that hold now.
+type Grant struct {
+	ID     int64     `json:"id"`
+	Team   string    `json:"team"`
+	Charge Charge    `json:"charge"`
+	Base   bool      `json:"base"`  // the one that an admin sets; a new base replaces it
+	Since  time.Time `json:"since"` // when it began to hold
+	Until  time.Time `json:"until"` // it ends by itself then; zero = it does not
+	By     string    `json:"by"`    // name of the admin; "rayslice" = the file of teams
+	Note   string    `json:"note"`  // what the admin said
+}
+
+// RaiseState is where a lead's wish for more quota stands.
+type RaiseState string
+
+// The states of a raise.
+const (
+	RaisePending   RaiseState = "pending"
+	RaiseGranted   RaiseState = "granted"
+	RaiseDenied    RaiseState = "denied"
+	RaiseWithdrawn RaiseState = "withdrawn"
+)
+
+// A Raise is a lead's wish for more quota.
+type Raise struct {
+	ID        int64      `json:"id"`
+	Team      string     `json:"team"`
+	By        User       `json:"by"`     // who asked; ID, Name and Email are filled
+	Charge    Charge     `json:"charge"` // how much more
+	Until     time.Time  `json:"until"`  // until when; zero = for good
+	Purpose   string     `json:"purpose"`
+	State     RaiseState `json:"state"`
+	AskedAt   time.Time  `json:"asked_at"`
+	DecidedAt time.Time  `json:"decided_at"` // zero = not yet
+	DecidedBy string     `json:"decided_by"`
+	Answer    string     `json:"answer"`
+	Grant     *Grant     `json:"grant"` // what was granted; nil = nothing
+}
+
+// RaiseDraft is what a lead may set when asking for more quota.
+type RaiseDraft struct {
+	Team    string
+	Charge  Charge
+	Until   time.Time // zero = for good
+	Purpose string
+}
+
+// MaxRaise is the longest time a raise may be asked for, unless it is for good.
+const MaxRaise = 366 * 24 * time.Hour
+
+// CodePast is the field code of a date that is over.
+const CodePast = "past"
+
+// Validate names every bad field; nil when there is none.
+func (d RaiseDraft) Validate(now time.Time) error {
+	v := &validation{}
+	v.raise(d.Charge, d.Until, now)
+	v.text("purpose", d.Purpose, MaxPurposeLength, true)
+	return Invalid(v.fields...)
+}
+
+// raise checks an addition to a limit and its end.
+func (v *validation) raise(c Charge, until, now time.Time) {
+	v.within("gib", c.GiB, 0, MaxLimit)
+	v.within("cards", c.Cards, 0, MaxLimit)
+	if c == (Charge{}) {
+		v.bad("gib", CodeRequired, nil)
+	}
+	switch {
+	case until.IsZero():
+	case !until.After(now):
+		v.bad("until", CodePast, nil)
+	case until.Sub(now) > MaxRaise:
+		v.bad("until", CodeRange, map[string]any{"min": 1, "max": int(MaxRaise / (24 * time.Hour))})
+	}
 }

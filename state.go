@@ -8,6 +8,7 @@ type State string
 // The states of a request.
 const (
 	StatePending      State = "pending"      // waits for a decision; quota held
+	StateReturned     State = "returned"     // a lead asked back, waits for its owner; quota held
 	StateApproved     State = "approved"     // decided, nothing in Kubernetes yet
 	StateRejected     State = "rejected"     // a lead said no
 	StateCancelled    State = "cancelled"    // taken back before the decision
@@ -20,7 +21,8 @@ const (
 
 // transitions is the whole life of a request: what may follow what.
 var transitions = map[State][]State{
-	StatePending:      {StateApproved, StateRejected, StateCancelled},
+	StatePending:      {StateApproved, StateReturned, StateRejected, StateCancelled},
+	StateReturned:     {StatePending, StateApproved, StateRejected, StateCancelled},
 	StateApproved:     {StateProvisioning, StateAttention, StateStopping},
 	StateProvisioning: {StateReady, StateAttention, StateStopping},
 	StateReady:        {StateAttention, StateStopping},
@@ -33,7 +35,7 @@ var transitions = map[State][]State{
 
 // States returns every state in the order of a request's life.
 func States() []State {
-	return []State{StatePending, StateApproved, StateProvisioning, StateReady, StateAttention, StateStopping,
+	return []State{StatePending, StateReturned, StateApproved, StateProvisioning, StateReady, StateAttention, StateStopping,
 		StateStopped, StateRejected, StateCancelled}
 }
 
@@ -47,6 +49,9 @@ func (s State) Final() bool { return len(transitions[s]) == 0 }
 func (s State) Live() bool {
 	return s == StateApproved || s == StateProvisioning || s == StateReady || s == StateAttention || s == StateStopping
 }
+
+// Open reports whether the request waits for somebody: a lead, or its owner who was asked back.
+func (s State) Open() bool { return s == StatePending || s == StateReturned }
 
 // Stoppable reports whether a person can still stop it.
 func (s State) Stoppable() bool { return s.CanBecome(StateStopping) || s.CanBecome(StateCancelled) }

@@ -31,14 +31,14 @@ func Catalogue(path string) (rayslice.Catalogue, error) {
 
 // Hire seeds the team, with room for every request and its clusters in the namespace, and returns its only member.
 func Hire(ctx context.Context, s *store.Store, namespace string) (rayslice.User, error) {
-	err := s.Seed(ctx, store.Seed{
+	err := s.Seed(ctx, rayslice.System, store.Seed{
 		Teams: []store.SeedTeam{{Name: Team, Namespace: namespace, LimitGiB: 1 << 30}},
 		Users: []store.SeedUser{{Name: "Ada", Email: "ada@example.org", Roles: map[string]rayslice.Role{Team: rayslice.RoleMember}}},
 	})
 	if err != nil {
 		return rayslice.User{}, err
 	}
-	people, err := s.Personas(ctx)
+	people, err := s.Personas(ctx, rayslice.System)
 	if err != nil || len(people) != 1 {
 		return rayslice.User{}, fmt.Errorf("personas: %v, %w", people, err)
 	}

@@ -125,7 +125,7 @@ func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
 	if err != nil {
 		return draft, err
 	}
-	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
 	if err != nil {
 		return draft, err
 	}

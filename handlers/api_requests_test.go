@@ -82,7 +82,7 @@ func TestAPIObservedCluster(t *testing.T) {
 		ObservedAt *time.Time `json:"observed_at"`
 	}
 	look := func() (s summary) {
-		if err := p.store.SaveCluster(t.Context(), cluster); err != nil {
+		if err := p.store.SaveCluster(t.Context(), rayslice.System, cluster); err != nil {
 			t.Fatal(err)
 		}
 		p.token(adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&s)

@@ -74,11 +74,11 @@ func settle(b *testing.B, s *store.Store, request rayslice.Request) {
 		cluster.Events = append(cluster.Events, rayslice.Event{At: now, Object: "Pod/" + cluster.Workers[i%4].Name, Reason: "Scheduled",
 			Message: "Successfully assigned the pod to gpu-node-1", Count: 1})
 	}
-	if err := s.SaveCluster(b.Context(), cluster); err != nil {
+	if err := s.SaveCluster(b.Context(), rayslice.System, cluster); err != nil {
 		b.Fatal(err)
 	}
 	for _, step := range [][2]rayslice.State{{rayslice.StateApproved, rayslice.StateProvisioning}, {rayslice.StateProvisioning, rayslice.StateReady}} {
-		if err := s.Move(b.Context(), request.ID, step[0], step[1], rayslice.Reason{}, request.ID); err != nil {
+		if err := s.Move(b.Context(), rayslice.System, request.ID, step[0], step[1], rayslice.Reason{}, request.ID); err != nil {
 			b.Fatal(err)
 		}
 	}

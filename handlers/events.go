@@ -175,7 +175,7 @@ const (
 )
 
 func (s *Server) ageOfData(c echo.Context) dataAge {
-	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
 	switch {
 	case err != nil || fleet.ObservedAt.IsZero():
 		return dataUnknown

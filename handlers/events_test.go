@@ -235,7 +235,7 @@ func TestStreamTellsOldData(t *testing.T) {
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	var late atomic.Int64 // how far the portal's clock is ahead
 	p.server.now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
-	if err := p.store.SaveFleet(t.Context(), rayslice.Fleet{ObservedAt: time.Now()}); err != nil {
+	if err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{ObservedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	web := p.serve(func(t *timing) { t.heartbeat = 30 * time.Millisecond })
@@ -305,7 +305,7 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 		web := p.serve(soon)
 		s := p.as(p.Ada).open(web, "/clusters/"+request.ID+"/events", "")
 		s.event("live")
-		storetest.Exec(t, `DELETE FROM memberships WHERE user_id = $1`, p.Ada.ID)
+		storetest.Exec(t, `DELETE FROM roles WHERE user_id = $1`, p.Ada.ID)
 		done := make(chan struct{})
 		t.Cleanup(func() { <-done })
 		go func() { // changes that the stream draws until it has looked again who reads

@@ -186,7 +186,7 @@ func TestEventTextIsEscaped(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	err := p.store.SaveCluster(t.Context(), rayslice.Cluster{RequestID: request.ID, ObservedAt: time.Now(), Exists: true, Ours: true,
+	err := p.store.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: request.ID, ObservedAt: time.Now(), Exists: true, Ours: true,
 		Events: []rayslice.Event{{At: time.Now(), Warning: true, Object: "Pod/x", Reason: "Failed", Message: "<img src=x onerror=alert(1)>", Count: 1}}})
 	if err != nil {
 		t.Fatal(err)

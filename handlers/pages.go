@@ -44,7 +44,7 @@ func pathOfPage(r *http.Request) string {
 
 // liveFrame returns the frame with what is known about the Kubernetes cluster as a whole.
 func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
-	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
 	return withFleet(s.frame(c), fleet), err
 }
 

@@ -179,7 +179,7 @@ func (s *Server) createRequest(c echo.Context) error {
 		return err
 	}
 	form, key := web.ParseRequestForm(values), formKey(values)
-	fleet, err := s.config.Store.Fleet(c.Request().Context())
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func firstTeam(u rayslice.User) string {
 // newRequestPage returns the form's page without what depends on the form being right.
 func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string) (web.NewRequestPage, error) {
 	ctx, actor := c.Request().Context(), user(c)
-	fleet, err := s.config.Store.Fleet(ctx)
+	fleet, err := s.config.Store.Fleet(ctx, actor)
 	if err != nil {
 		return web.NewRequestPage{}, err
 	}

@@ -258,7 +258,7 @@ func TestAskAgain(t *testing.T) {
 func TestClosedPool(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	err := p.store.SaveFleet(t.Context(), rayslice.Fleet{Pools: []rayslice.PoolStatus{{Pool: "a10", Blocked: rayslice.Reason{Code: "mixed_units"}}}})
+	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{Pools: []rayslice.PoolStatus{{Pool: "a10", Blocked: rayslice.Reason{Code: "mixed_units"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

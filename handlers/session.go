@@ -71,7 +71,7 @@ func (s *Server) recognise(ctx context.Context, id identity) (identity, error) {
 	if err != nil || userID == 0 {
 		return identity{}, err
 	}
-	id.user, err = s.config.Store.User(ctx, userID)
+	id.user, err = s.config.Store.User(ctx, rayslice.System, userID)
 	switch rayslice.KindOf(err) {
 	case rayslice.KindForbidden, rayslice.KindNotFound: // disabled or gone
 		return identity{}, refuseToken(id, err)
@@ -106,7 +106,7 @@ func (s *Server) showSignIn(c echo.Context) error {
 	p := web.SignInPage{Frame: s.frame(c), Next: localPath(c.QueryParam("next"))}
 	if s.config.Demo {
 		var err error
-		if p.Personas, err = s.config.Store.Personas(c.Request().Context()); err != nil {
+		if p.Personas, err = s.config.Store.Personas(c.Request().Context(), rayslice.System); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (s *Server) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	personas, err := s.config.Store.Personas(ctx)
+	personas, err := s.config.Store.Personas(ctx, rayslice.System)
 	if err != nil {
 		return err
 	}

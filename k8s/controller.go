@@ -20,19 +20,19 @@ import (
 // Store is what the reconciler needs of Postgres; package store satisfies it.
 type Store interface {
 	// Work returns one request, whatever its team; KindNotFound when there is none.
-	Work(ctx context.Context, id string) (rayslice.Request, error)
+	Work(ctx context.Context, actor rayslice.User, id string) (rayslice.Request, error)
 	// LiveRequests returns the ids to look at, in the order they were decided.
-	LiveRequests(ctx context.Context) ([]string, error)
+	LiveRequests(ctx context.Context, actor rayslice.User) ([]string, error)
 	// KnownRequests reports which of the ids are requests.
-	KnownRequests(ctx context.Context, ids []string) (map[string]bool, error)
+	KnownRequests(ctx context.Context, actor rayslice.User, ids []string) (map[string]bool, error)
 	// Cluster returns what was last saved about a request.
 	Cluster(ctx context.Context, actor rayslice.User, id string) (rayslice.Cluster, error)
 	// Move changes a request's state; KindConflict when it is no longer in from.
-	Move(ctx context.Context, id string, from, to rayslice.State, reason rayslice.Reason, clusterUID string) error
+	Move(ctx context.Context, actor rayslice.User, id string, from, to rayslice.State, reason rayslice.Reason, clusterUID string) error
 	// SaveCluster keeps what was observed about one request.
-	SaveCluster(ctx context.Context, cluster rayslice.Cluster) error
+	SaveCluster(ctx context.Context, actor rayslice.User, cluster rayslice.Cluster) error
 	// SaveFleet keeps what was observed about nodes and pools.
-	SaveFleet(ctx context.Context, fleet rayslice.Fleet) error
+	SaveFleet(ctx context.Context, actor rayslice.User, fleet rayslice.Fleet) error
 }
 
 // Config is what a Controller is built from. Rest, Store and Catalogue are needed; the rest has defaults.

@@ -51,18 +51,18 @@ type killed struct {
 	before func(call string) error
 }
 
-func (k killed) Move(ctx context.Context, id string, from, to rayslice.State, reason rayslice.Reason, uid string) error {
+func (k killed) Move(ctx context.Context, actor rayslice.User, id string, from, to rayslice.State, reason rayslice.Reason, uid string) error {
 	if err := k.before("move to " + string(to)); err != nil {
 		return err
 	}
-	return k.Store.Move(ctx, id, from, to, reason, uid)
+	return k.Store.Move(ctx, actor, id, from, to, reason, uid)
 }
 
-func (k killed) SaveCluster(ctx context.Context, cluster rayslice.Cluster) error {
+func (k killed) SaveCluster(ctx context.Context, actor rayslice.User, cluster rayslice.Cluster) error {
 	if err := k.before("save"); err != nil {
 		return err
 	}
-	return k.Store.SaveCluster(ctx, cluster)
+	return k.Store.SaveCluster(ctx, actor, cluster)
 }
 
 // muteWatches swallows what watches say while muted, without closing them: a lying proxy.

@@ -20,7 +20,7 @@ const refusedAgain = 30 * time.Second
 // reconcile does the next thing for one request and returns when to look again; 0 = when something happens. Doing it
 // twice is harmless, and so is being killed between any two lines: the next look starts from what is.
 func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, error) {
-	request, err := c.cfg.Store.Work(ctx, id)
+	request, err := c.cfg.Store.Work(ctx, rayslice.System, id)
 	if rayslice.KindOf(err) == rayslice.KindNotFound {
 		return 0, nil // an object without a row is an orphan: listed by the sweep, never touched
 	}
@@ -124,7 +124,7 @@ func uidOf(have rayslice.Cluster) string {
 
 // move records a new state and asks for another look, for the next step may be due at once.
 func (c *Controller) move(ctx context.Context, request rayslice.Request, step rayslice.Step, uid string) (time.Duration, error) {
-	err := c.cfg.Store.Move(ctx, request.ID, request.State, step.To, step.Reason, uid)
+	err := c.cfg.Store.Move(ctx, rayslice.System, request.ID, request.State, step.To, step.Reason, uid)
 	if err != nil {
 		return 0, err
 	}
@@ -184,7 +184,7 @@ func (c *Controller) refused(ctx context.Context, request rayslice.Request, reas
 		return refusedAgain, nil
 	}
 	step := rayslice.Step{To: rayslice.StateAttention, Reason: reason}
-	if err := c.cfg.Store.Move(ctx, request.ID, request.State, step.To, step.Reason, ""); err != nil {
+	if err := c.cfg.Store.Move(ctx, rayslice.System, request.ID, request.State, step.To, step.Reason, ""); err != nil {
 		return 0, err
 	}
 	return refusedAgain, nil
@@ -230,7 +230,7 @@ func (c *Controller) save(ctx context.Context, request rayslice.Request, have ra
 	if known && last.digest == digest && time.Since(last.at) < c.cfg.Resync {
 		return nil
 	}
-	if err := c.cfg.Store.SaveCluster(ctx, have); err != nil {
+	if err := c.cfg.Store.SaveCluster(ctx, rayslice.System, have); err != nil {
 		return err
 	}
 	c.mu.Lock()

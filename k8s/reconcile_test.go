@@ -418,7 +418,7 @@ func TestOrphanIsListedAndLeftAlone(t *testing.T) { // T18
 	w.must(err)
 	w.start()
 	w.until("orphan listed", func() bool {
-		fleet, err := w.store.Fleet(w.Context())
+		fleet, err := w.store.Fleet(w.Context(), rayslice.System)
 		w.must(err)
 		return slices.ContainsFunc(fleet.Orphans, func(o rayslice.Orphan) bool { return o.Namespace == w.namespace && o.RequestID == "orphanorphan" })
 	})
@@ -449,7 +449,7 @@ func TestFleetOfTheSandbox(t *testing.T) {
 	var fleet rayslice.Fleet
 	w.until("fleet saved", func() bool {
 		var err error
-		fleet, err = w.store.Fleet(w.Context())
+		fleet, err = w.store.Fleet(w.Context(), rayslice.System)
 		w.must(err)
 		return len(fleet.Pools) == 1 && fleet.Pools[0].Cards > 0
 	})

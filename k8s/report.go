@@ -71,7 +71,7 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	if err != nil || digest == last.digest && !last.saved.IsZero() {
 		return err
 	}
-	if err := c.cfg.Store.SaveFleet(ctx, fleet); err != nil {
+	if err := c.cfg.Store.SaveFleet(ctx, rayslice.System, fleet); err != nil {
 		return err
 	}
 	last.digest, last.saved = digest, time.Now()

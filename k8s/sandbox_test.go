@@ -180,7 +180,7 @@ func (w *world) holds(during time.Duration, what string, ok func() bool) {
 
 func (w *world) request(id string) rayslice.Request {
 	w.Helper()
-	request, err := w.store.Work(w.Context(), id)
+	request, err := w.store.Work(w.Context(), rayslice.System, id)
 	w.must(err)
 	return request
 }

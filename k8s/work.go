@@ -123,7 +123,7 @@ func (c *Controller) sweepRegularly(ctx context.Context) {
 // sweep looks at every live request, oldest decision first, and at every object with our label; those without a request
 // are listed as orphans and left alone.
 func (c *Controller) sweep(ctx context.Context) error {
-	live, err := c.cfg.Store.LiveRequests(ctx)
+	live, err := c.cfg.Store.LiveRequests(ctx, rayslice.System)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 		c.Wake(id)
 	}
 	objects := c.objects()
-	known, err := c.cfg.Store.KnownRequests(ctx, idsOf(objects))
+	known, err := c.cfg.Store.KnownRequests(ctx, rayslice.System, idsOf(objects))
 	if err != nil {
 		return err
 	}

@@ -52,10 +52,12 @@ func audit(ctx context.Context, tx pgx.Tx, actor rayslice.User, e rayslice.Audit
 			team,
 			from_state,
 			to_state,
-			reason
+			reason,
+			subject,
+			via
 		)
-		VALUES (nullif($1::bigint, 0), $2, $3, $4, $5, $6, $7, $8)`,
-		actor.ID, actor.Name, e.Action, e.RequestID, e.Team, e.From, e.To, reason)
+		VALUES (nullif($1::bigint, 0), $2, $3, $4, $5, $6, $7, $8, $9, coalesce((SELECT prefix FROM tokens WHERE id = $10), ''))`,
+		actor.ID, actor.Name, e.Action, e.RequestID, e.Team, e.From, e.To, reason, e.Subject, actor.TokenID)
 	return err
 }
 

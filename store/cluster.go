@@ -56,7 +56,10 @@ func (s *Store) Clusters(ctx context.Context, actor rayslice.User, ids []string)
 
 // SaveCluster keeps what was observed about one request. It notifies only when something other than ObservedAt changed.
 // rayslice.NotFound when there is no such request.
-func (s *Store) SaveCluster(ctx context.Context, c rayslice.Cluster) error {
+func (s *Store) SaveCluster(ctx context.Context, actor rayslice.User, c rayslice.Cluster) error {
+	if !actor.System {
+		return errPortalOnly
+	}
 	at := c.ObservedAt
 	c.ObservedAt = time.Time{}
 	observed, err := observedJSON(c)
@@ -93,8 +96,12 @@ func (s *Store) SaveCluster(ctx context.Context, c rayslice.Cluster) error {
 	})
 }
 
-// Fleet returns what was last observed about nodes and pools; the zero Fleet when nothing was.
-func (s *Store) Fleet(ctx context.Context) (rayslice.Fleet, error) {
+// Fleet returns what was last observed about nodes and pools; the zero Fleet when nothing was. Whoever is signed in may
+// know.
+func (s *Store) Fleet(ctx context.Context, actor rayslice.User) (rayslice.Fleet, error) {
+	if !actor.System && actor.ID == 0 {
+		return rayslice.Fleet{}, rayslice.NotFound("fleet")
+	}
 	var f rayslice.Fleet
 	var at time.Time
 	err := s.db.QueryRow(ctx, `
@@ -110,7 +117,10 @@ func (s *Store) Fleet(ctx context.Context) (rayslice.Fleet, error) {
 }
 
 // SaveFleet keeps what was observed about nodes and pools. It notifies only when something other than ObservedAt changed.
-func (s *Store) SaveFleet(ctx context.Context, f rayslice.Fleet) error {
+func (s *Store) SaveFleet(ctx context.Context, actor rayslice.User, f rayslice.Fleet) error {
+	if !actor.System {
+		return errPortalOnly
+	}
 	at := f.ObservedAt
 	f.ObservedAt = time.Time{}
 	observed, err := observedJSON(f)

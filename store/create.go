@@ -18,8 +18,8 @@ import (
 const maxKeyLength = 255
 
 // CreateRequest charges the team's quota for the draft, which must be normalized and valid, and returns the new request.
-// Within quota it is approved at once. Refusals: an invalid field "team" when the actor may not ask there, KindOverQuota
-// with the numbers. With an idempotency key ("" = none) the same user's same draft gives the request of the first time;
+// By the team's rules it is approved at once or waits for a lead. Refusals: an invalid field "team" when the actor may not ask there, fields
+// that the rules forbid, KindOverQuota with the numbers. With an idempotency key ("" = none) the same user's same draft gives the request of the first time;
 // another draft is KindInvalid, code "idempotency_key_reused". When the connection is lost, also in the middle of COMMIT,
 // the true result is found out and returned; nothing is ever charged twice.
 func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, idempotencyKey string) (rayslice.Request, error) {
@@ -92,17 +92,37 @@ func createRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft ra
 	return request(ctx, tx, id)
 }
 
-// submit records the new request, approves it and charges for it.
+// submit records the new request, approves it where the rules let it start at once, and charges for it.
 func submit(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id string) error {
+	why, err := decide(ctx, tx, actor.ID, draft, id)
+	if err != nil {
+		return err
+	}
 	created := rayslice.AuditEntry{Action: "create", RequestID: id, Team: draft.Team, To: rayslice.StatePending}
+	if why.Code != rayslice.ReasonAutoApproved {
+		created.Reason = why
+	}
 	if err := audit(ctx, tx, actor, created); err != nil {
 		return err
 	}
-	approved := change{id: id, from: rayslice.StatePending, to: rayslice.StateApproved, reason: rayslice.Reason{Code: rayslice.ReasonAutoApproved}}
-	if err := transition(ctx, tx, rayslice.System, approved); err != nil {
+	if err := settle(ctx, tx, id, why); err != nil {
 		return err
 	}
 	return charge(ctx, tx, id, draft.Team, draft.Charge())
+}
+
+// settle approves a pending request that starts at once; one that waits for a lead only gets its reason, which is no
+// transition.
+func settle(ctx context.Context, tx pgx.Tx, id string, why rayslice.Reason) error {
+	c := change{id: id, from: rayslice.StatePending, to: rayslice.StatePending, reason: why}
+	if why.Code == rayslice.ReasonAutoApproved {
+		c.to = rayslice.StateApproved
+		return transition(ctx, tx, rayslice.System, c)
+	}
+	if _, err := updateState(ctx, tx, c); err != nil {
+		return err
+	}
+	return notify(ctx, tx, Change{Kind: KindRequest, ID: c.id})
 }
 
 // insertRequest writes the pending request; false when an earlier try of the same call has been committed.

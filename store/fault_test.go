@@ -93,7 +93,7 @@ func releaseInjected(t *testing.T, s *store.Store, ada rayslice.User, what, sqlS
 		t.Fatal(err)
 	}
 	confirm := func() error {
-		return s.Move(t.Context(), r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
+		return s.Move(t.Context(), rayslice.System, r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
 	}
 	inject(t, what, sqlState, 5)
 	wantBusy(t, what, confirm())
@@ -150,7 +150,7 @@ func TestT19ConnectionCutInCommit(t *testing.T) {
 				}
 				wantCut(t, proxy)
 				proxy.arm()
-				err = s.Move(t.Context(), r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
+				err = s.Move(t.Context(), rayslice.System, r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
 				if err != nil && rayslice.KindOf(err) != rayslice.KindConflict {
 					t.Fatalf("move: %v", err)
 				}

@@ -88,7 +88,7 @@ func TestSavingTheSameIsSilent(t *testing.T) {
 		Workers: []rayslice.Worker{{Name: "w", Slice: rayslice.Slice{Pool: "a10", GiB: 8, Cards: 1}, Placements: []rayslice.Placement{{Card: 1, GiB: 8}}}},
 		Problem: rayslice.Reason{Code: rayslice.ReasonStuck, Args: map[string]any{"minutes": 10}}}
 	f := rayslice.Fleet{ObservedAt: at, Nodes: []rayslice.Node{{Name: "n", Pool: "a10", Cards: 4, CardGiB: 22}}}
-	if got, err := s.Fleet(t.Context()); err != nil || !cmp.Equal(got, rayslice.Fleet{}) {
+	if got, err := s.Fleet(t.Context(), rayslice.System); err != nil || !cmp.Equal(got, rayslice.Fleet{}) {
 		t.Errorf("fleet before the first: %v, %v", got, err)
 	}
 	if got, err := s.Cluster(t.Context(), people.Ada, r.ID); err != nil || !cmp.Equal(got, rayslice.Cluster{RequestID: r.ID}) {
@@ -96,14 +96,14 @@ func TestSavingTheSameIsSilent(t *testing.T) {
 	}
 	save := func() {
 		t.Helper()
-		if err := errors.Join(s.SaveCluster(t.Context(), c), s.SaveFleet(t.Context(), f)); err != nil {
+		if err := errors.Join(s.SaveCluster(t.Context(), rayslice.System, c), s.SaveFleet(t.Context(), rayslice.System, f)); err != nil {
 			t.Fatal(err)
 		}
 		gotCluster, err := s.Cluster(t.Context(), people.Ada, r.ID)
 		if diff := cmp.Diff(c, gotCluster); err != nil || diff != "" {
 			t.Errorf("%v (-saved +read):\n%s", err, diff)
 		}
-		gotFleet, err := s.Fleet(t.Context())
+		gotFleet, err := s.Fleet(t.Context(), rayslice.System)
 		if diff := cmp.Diff(f, gotFleet); err != nil || diff != "" {
 			t.Errorf("%v (-saved +read):\n%s", err, diff)
 		}
@@ -117,5 +117,5 @@ func TestSavingTheSameIsSilent(t *testing.T) {
 	wantChanges(t, changes, cluster, fleet, cluster, fleet)
 	mustStop(t, s, people.Ada, r.ID)
 	wantChanges(t, changes, store.Change{Kind: store.KindRequest, ID: r.ID}) // so nothing came in between
-	wantKind(t, s.SaveCluster(t.Context(), rayslice.Cluster{RequestID: "aaaaaaaaaaaa"}), rayslice.KindNotFound)
+	wantKind(t, s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: "aaaaaaaaaaaa"}), rayslice.KindNotFound)
 }

@@ -50,10 +50,10 @@ func newLedger(t *testing.T, rt *rapid.T, s *store.Store, owner rayslice.User, t
 		Teams: []store.SeedTeam{{Name: team, Namespace: team, LimitGiB: limit.GiB, LimitCards: limit.Cards}},
 		Users: []store.SeedUser{{Name: owner.Name, Email: owner.Email, Roles: map[string]rayslice.Role{team: rayslice.RoleMember}}},
 	}
-	if err := s.Seed(t.Context(), seed); err != nil {
+	if err := s.Seed(t.Context(), rayslice.System, seed); err != nil {
 		rt.Fatal(err)
 	}
-	owner, err := s.User(t.Context(), owner.ID)
+	owner, err := s.User(t.Context(), rayslice.System, owner.ID)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (l *ledger) advance(rt *rapid.T) {
 }
 
 func (l *ledger) moveTo(rt *rapid.T, id string, from, to rayslice.State) {
-	err := l.store.Move(l.t.Context(), id, from, to, rayslice.Reason{}, "")
+	err := l.store.Move(l.t.Context(), rayslice.System, id, from, to, rayslice.Reason{}, "")
 	possible := l.states[id] == from && (from.CanBecome(to) || (from == to && !from.Final()))
 	switch {
 	case possible && err == nil:
@@ -149,7 +149,7 @@ func (l *ledger) used() (used, held rayslice.Charge) {
 		if !state.Final() {
 			used = used.Add(l.costs[id])
 		}
-		if state == rayslice.StatePending {
+		if state.Open() {
 			held = held.Add(l.costs[id])
 		}
 	}

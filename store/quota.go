@@ -59,7 +59,7 @@ func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Qu
 				sum(c.cards)::bigint AS cards
 			FROM requests r
 			JOIN charges c ON c.request_id = r.id AND c.released_at IS NULL
-			WHERE r.team = q.team AND r.state = 'pending'
+			WHERE r.team = q.team AND r.state IN ('pending', 'returned')
 		) held ON true
 		WHERE $1 OR q.team = ANY ($2)
 		ORDER BY q.team`, all, teams)
@@ -98,35 +98,72 @@ func (s *Store) QuotaDrift(ctx context.Context, actor rayslice.User) ([]Drift, e
 	return drifts, answer(err)
 }
 
-// charge takes n from the team's quota and writes the ledger row, or refuses with the numbers as they are now. The UPDATE
-// locks the quota row and looks at it again after waiting, so parallel requests never win more than the limit. Asking for
-// nothing of a kind fits even when its limit was lowered below what is used, as in rayslice.Quota.Allow.
+// charge takes n from the team's quota and writes the ledger row, or refuses with the numbers as they are now.
 func charge(ctx context.Context, tx pgx.Tx, requestID, team string, n rayslice.Charge) error {
+	return take(ctx, tx, team, n, `
+		WITH charged AS (
+			UPDATE quotas
+			SET
+				used_gib = used_gib + $1::bigint,
+				used_cards = used_cards + $2::bigint
+			WHERE team = $3
+				AND (limit_until IS NULL OR limit_until > now())
+				AND ($1::bigint = 0 OR used_gib + $1 <= limit_gib)
+				AND ($2::bigint = 0 OR used_cards + $2 <= limit_cards)
+			RETURNING team
+		)
+		INSERT INTO charges (
+			request_id,
+			team,
+			gib,
+			cards
+		)
+		SELECT
+			$4,
+			team,
+			$1,
+			$2
+		FROM charged`, n.GiB, n.Cards, team, requestID)
+}
+
+// recharge changes what an undecided request is charged by the difference, which may be negative, or refuses with the
+// numbers. Giving back always succeeds, also where the limit was lowered below what is used.
+func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Charge) error {
+	more := rayslice.Charge{GiB: to.GiB - r.Charge.GiB, Cards: to.Cards - r.Charge.Cards}
+	if more == (rayslice.Charge{}) {
+		return nil
+	}
+	return take(ctx, tx, r.Team, more, `
+		WITH charged AS (
+			UPDATE quotas
+			SET
+				used_gib = greatest(0, used_gib + $1::bigint),
+				used_cards = greatest(0, used_cards + $2::bigint)
+			WHERE team = $3
+				AND (limit_until IS NULL OR limit_until > now() OR ($1::bigint <= 0 AND $2::bigint <= 0))
+				AND ($1::bigint <= 0 OR used_gib + $1 <= limit_gib)
+				AND ($2::bigint <= 0 OR used_cards + $2 <= limit_cards)
+			RETURNING team
+		)
+		UPDATE charges c
+		SET
+			gib = c.gib + $1,
+			cards = c.cards + $2
+		FROM charged
+		WHERE c.request_id = $4 AND c.released_at IS NULL`, more.GiB, more.Cards, r.Team, r.ID)
+}
+
+// take runs a conditional UPDATE that takes n from the team's quota until it has changed a row, or the numbers say that n
+// does not fit. The UPDATE locks the quota row and looks at it again after waiting, so parallel requests never win more
+// than the limit. A limit that was due to shrink is written anew first. Asking for nothing of a kind fits even when its
+// limit was lowered below what is used, as in rayslice.Quota.Allow.
+func take(ctx context.Context, tx pgx.Tx, team string, n rayslice.Charge, sql string, args ...any) error {
 	for {
-		tag, err := tx.Exec(ctx, `
-			WITH charged AS (
-				UPDATE quotas
-				SET
-					used_gib = used_gib + $3::bigint,
-					used_cards = used_cards + $4::bigint
-				WHERE team = $2
-					AND ($3::bigint = 0 OR used_gib + $3 <= limit_gib)
-					AND ($4::bigint = 0 OR used_cards + $4 <= limit_cards)
-				RETURNING team
-			)
-			INSERT INTO charges (
-				request_id,
-				team,
-				gib,
-				cards
-			)
-			SELECT
-				$1,
-				team,
-				$3,
-				$4
-			FROM charged`, requestID, team, n.GiB, n.Cards)
+		tag, err := tx.Exec(ctx, sql, args...)
 		if err != nil || tag.RowsAffected() == 1 {
+			return err
+		}
+		if err := refreshLimit(ctx, tx, team, true); err != nil { // a grant may have ended since
 			return err
 		}
 		now, err := quota(ctx, tx, team)

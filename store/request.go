@@ -37,26 +37,32 @@ type RequestPage struct {
 
 // requestRow is one row of the SELECTs below, which all begin with requestColumns.
 type requestRow struct {
-	ID         string
-	Draft      rayslice.RequestDraft
-	Team       string
-	Namespace  string
-	OwnerID    int64
-	OwnerName  string
-	OwnerEmail string
-	State      rayslice.State
-	Reason     rayslice.Reason
-	GiB        int
-	Cards      int
-	Released   bool
-	ClusterUID string
-	CreatedAt  time.Time
-	StateSince time.Time
-	DecidedAt  pgtype.Timestamptz
-	ReadyAt    pgtype.Timestamptz
-	EndsAt     pgtype.Timestamptz
-	StoppingAt pgtype.Timestamptz
-	StoppedAt  pgtype.Timestamptz
+	ID          string
+	Draft       rayslice.RequestDraft
+	Team        string
+	Namespace   string
+	OwnerID     int64
+	OwnerName   string
+	OwnerEmail  string
+	State       rayslice.State
+	Reason      rayslice.Reason
+	GiB         int
+	Cards       int
+	Released    bool
+	ClusterUID  string
+	Asked       *rayslice.RequestDraft
+	Revision    int
+	SentAt      time.Time
+	EscalatedAt pgtype.Timestamptz
+	DecidedBy   string
+	Answer      string
+	CreatedAt   time.Time
+	StateSince  time.Time
+	DecidedAt   pgtype.Timestamptz
+	ReadyAt     pgtype.Timestamptz
+	EndsAt      pgtype.Timestamptz
+	StoppingAt  pgtype.Timestamptz
+	StoppedAt   pgtype.Timestamptz
 }
 
 const requestColumns = `
@@ -74,6 +80,12 @@ const requestColumns = `
 		c.cards,
 		c.released_at IS NOT NULL AS released,
 		r.cluster_uid,
+		r.asked,
+		r.revision,
+		r.sent_at,
+		r.escalated_at,
+		r.decided_by,
+		r.answer,
 		r.created_at,
 		r.state_since,
 		r.decided_at,
@@ -89,29 +101,36 @@ const requestColumns = `
 func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 	r, err := pgx.RowToStructByName[requestRow](row)
 	return rayslice.Request{
-		ID:         r.ID,
-		Draft:      r.Draft,
-		Team:       r.Team,
-		Namespace:  r.Namespace,
-		Owner:      rayslice.User{ID: r.OwnerID, Name: r.OwnerName, Email: r.OwnerEmail},
-		State:      r.State,
-		Reason:     r.Reason,
-		Charge:     rayslice.Charge{GiB: r.GiB, Cards: r.Cards},
-		Released:   r.Released,
-		ClusterUID: r.ClusterUID,
-		CreatedAt:  r.CreatedAt.UTC(),
-		StateSince: r.StateSince.UTC(),
-		DecidedAt:  r.DecidedAt.Time.UTC(), // the time of a null is the zero time
-		ReadyAt:    r.ReadyAt.Time.UTC(),
-		EndsAt:     r.EndsAt.Time.UTC(),
-		StoppingAt: r.StoppingAt.Time.UTC(),
-		StoppedAt:  r.StoppedAt.Time.UTC(),
+		ID:          r.ID,
+		Draft:       r.Draft,
+		Team:        r.Team,
+		Namespace:   r.Namespace,
+		Owner:       rayslice.User{ID: r.OwnerID, Name: r.OwnerName, Email: r.OwnerEmail},
+		State:       r.State,
+		Reason:      r.Reason,
+		Charge:      rayslice.Charge{GiB: r.GiB, Cards: r.Cards},
+		Released:    r.Released,
+		ClusterUID:  r.ClusterUID,
+		Asked:       r.Asked,
+		Revision:    r.Revision,
+		SentAt:      r.SentAt.UTC(),
+		EscalatedAt: r.EscalatedAt.Time.UTC(),
+		DecidedBy:   r.DecidedBy,
+		Answer:      r.Answer,
+		CreatedAt:   r.CreatedAt.UTC(),
+		StateSince:  r.StateSince.UTC(),
+		DecidedAt:   r.DecidedAt.Time.UTC(), // the time of a null is the zero time
+		ReadyAt:     r.ReadyAt.Time.UTC(),
+		EndsAt:      r.EndsAt.Time.UTC(),
+		StoppingAt:  r.StoppingAt.Time.UTC(),
+		StoppedAt:   r.StoppedAt.Time.UTC(),
 	}, err
 }
 
 // Request returns one request the actor may see.
 func (s *Store) Request(ctx context.Context, actor rayslice.User, id string) (rayslice.Request, error) {
-	r, err := s.Work(ctx, id)
+	r, err := request(ctx, s.db, id)
+	err = missing(err, "request")
 	if err == nil && !actor.CanSee(r.Team) {
 		err = rayslice.NotFound("request")
 	}

@@ -98,18 +98,18 @@ func TestWorkForTheReconciler(t *testing.T) {
 	mustStop(t, s, people.Ada, justStopped.ID)
 	mustStop(t, s, people.Ada, longStopped.ID)
 	storetest.Exec(t, `UPDATE requests SET state_since = now() - interval '61 minutes' WHERE id = $1`, longStopped.ID)
-	ids, err := s.LiveRequests(t.Context())
+	ids, err := s.LiveRequests(t.Context(), rayslice.System)
 	if diff := cmp.Diff([]string{live.ID, justStopped.ID}, ids); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	known, err := s.KnownRequests(t.Context(), []string{live.ID, longStopped.ID, "aaaaaaaaaaaa"})
+	known, err := s.KnownRequests(t.Context(), rayslice.System, []string{live.ID, longStopped.ID, "aaaaaaaaaaaa"})
 	if diff := cmp.Diff(map[string]bool{live.ID: true, longStopped.ID: true}, known); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	work, err := s.Work(t.Context(), live.ID)
+	work, err := s.Work(t.Context(), rayslice.System, live.ID)
 	if err != nil || work.Namespace != "team-vision" || work.Owner.Name != "Ada" {
 		t.Errorf("got %v, %v", work, err)
 	}
-	_, err = s.Work(t.Context(), "aaaaaaaaaaaa")
+	_, err = s.Work(t.Context(), rayslice.System, "aaaaaaaaaaaa")
 	wantKind(t, err, rayslice.KindNotFound)
 }

@@ -23,6 +23,7 @@ type SeedTeam struct {
 	Namespace  string
 	LimitGiB   int
 	LimitCards int
+	Rules      *rayslice.Rules // nil = rayslice.DefaultRules of the limit
 }
 
 // SeedUser is a persona of demo mode.
@@ -35,7 +36,10 @@ type SeedUser struct {
 
 // Seed adds the teams, people and roles that are missing. What exists stays as it is, limits above all, so seeding at
 // every start is safe.
-func (s *Store) Seed(ctx context.Context, seed Seed) error {
+func (s *Store) Seed(ctx context.Context, actor rayslice.User, seed Seed) error {
+	if !actor.System {
+		return errPortalOnly
+	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
 		for i, t := range seed.Teams {
 			if err := seedTeam(ctx, tx, fmt.Sprintf("teams[%d]", i), t); err != nil {
@@ -68,28 +72,42 @@ func seedTeam(ctx context.Context, tx pgx.Tx, field string, t SeedTeam) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `
+	tag, err := tx.Exec(ctx, `
 		INSERT INTO quotas (
 			team,
 			limit_gib,
 			limit_cards
 		)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (team) DO NOTHING`, t.Name, t.LimitGiB, t.LimitCards)
-	return err
+		VALUES ($1, 0, 0)
+		ON CONFLICT (team) DO NOTHING`, t.Name)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	limit := rayslice.Charge{GiB: t.LimitGiB, Cards: t.LimitCards}
+	if err := insertGrant(ctx, tx, rayslice.Grant{Team: t.Name, Charge: limit, Base: true, By: rayslice.System.Name}); err != nil {
+		return err
+	}
+	if t.Rules == nil {
+		return nil
+	}
+	return saveRules(ctx, tx, t.Name, *t.Rules)
 }
 
 func seedUser(ctx context.Context, tx pgx.Tx, field string, u SeedUser) error {
-	_, err := tx.Exec(ctx, `
+	tag, err := tx.Exec(ctx, `
 		INSERT INTO users (
 			name,
-			email,
-			is_admin
+			email
 		)
-		VALUES ($1, $2, $3)
-		ON CONFLICT (lower(email)) WHERE iss IS NULL DO NOTHING`, u.Name, u.Email, u.Admin)
+		VALUES ($1, $2)
+		ON CONFLICT (lower(email)) WHERE iss IS NULL DO NOTHING`, u.Name, u.Email)
 	if err != nil {
 		return err
+	}
+	if u.Admin && tag.RowsAffected() == 1 { // somebody who exists already stays what they are
+		if err := insertSeedRole(ctx, tx, u.Email, nil, rayslice.RoleAdmin); err != nil {
+			return err
+		}
 	}
 	for _, team := range slices.Sorted(maps.Keys(u.Roles)) {
 		if err := seedRole(ctx, tx, field+".roles."+team, u.Email, team, u.Roles[team]); err != nil {
@@ -103,21 +121,34 @@ func seedRole(ctx context.Context, tx pgx.Tx, field, email, team string, role ra
 	if role != rayslice.RoleMember && role != rayslice.RoleLead {
 		return rayslice.Invalid(rayslice.FieldError{Field: field, Code: rayslice.CodeType, Args: map[string]any{"want": "member, lead", "got": string(role)}})
 	}
-	_, err := tx.Exec(ctx, `
-		INSERT INTO memberships (
-			user_id,
-			team,
-			role
-		)
-		SELECT
-			id,
-			$2,
-			$3
-		FROM users
-		WHERE iss IS NULL AND lower(email) = lower($1)
-		ON CONFLICT (user_id, team) DO NOTHING`, email, team, role)
+	err := insertSeedRole(ctx, tx, email, &team, role)
 	if sqlState(err) == codeForeignKey {
 		return rayslice.Invalid(rayslice.FieldError{Field: field, Code: rayslice.CodeTeamUnknown})
 	}
+	return err
+}
+
+// insertSeedRole gives a persona a role, unless the seed has given one in that team before.
+func insertSeedRole(ctx context.Context, tx pgx.Tx, email string, team *string, role rayslice.Role) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO roles (
+			user_id,
+			team,
+			role,
+			source
+		)
+		SELECT
+			u.id,
+			$2,
+			$3,
+			'seed'
+		FROM users u
+		WHERE u.iss IS NULL
+			AND lower(u.email) = lower($1)
+			AND NOT EXISTS (
+				SELECT
+				FROM roles
+				WHERE user_id = u.id AND team IS NOT DISTINCT FROM $2 AND source = 'seed'
+			)`, email, team, role)
 	return err
 }

@@ -24,13 +24,13 @@ func TestSeedTwice(t *testing.T) {
 			Roles: map[string]rayslice.Role{"vision": rayslice.RoleLead, "new": rayslice.RoleMember}}},
 	}
 	inParallel(8, func(i int) {
-		if err := stores[i%2].Seed(t.Context(), other); err != nil {
+		if err := stores[i%2].Seed(t.Context(), rayslice.System, other); err != nil {
 			t.Error(err)
 		}
 	})
 	want := people.Ada
 	want.Roles = map[string]rayslice.Role{"vision": rayslice.RoleMember, "new": rayslice.RoleMember}
-	ada, err := stores[0].User(t.Context(), people.Ada.ID)
+	ada, err := stores[0].User(t.Context(), rayslice.System, people.Ada.ID)
 	if diff := cmp.Diff(want, ada); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -57,7 +57,7 @@ func TestSeedNamesWhatIsWrong(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wantField(t, s.Seed(t.Context(), tc.seed), tc.field, tc.code)
+			wantField(t, s.Seed(t.Context(), rayslice.System, tc.seed), tc.field, tc.code)
 			if teams, err := s.Teams(t.Context(), rayslice.System); err != nil || len(teams) != 0 {
 				t.Errorf("left behind %v, %v", teams, err)
 			}

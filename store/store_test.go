@@ -26,7 +26,7 @@ func mustCreate(t testing.TB, s *store.Store, actor rayslice.User, draft rayslic
 func mustMove(t testing.TB, s *store.Store, id string, states ...rayslice.State) {
 	t.Helper()
 	for i, to := range states[1:] {
-		if err := s.Move(t.Context(), id, states[i], to, rayslice.Reason{}, ""); err != nil {
+		if err := s.Move(t.Context(), rayslice.System, id, states[i], to, rayslice.Reason{}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func stop(ctx context.Context, s *store.Store, actor rayslice.User, id string) e
 	if _, err := s.StopRequest(ctx, actor, id); err != nil {
 		return err
 	}
-	return s.Move(ctx, id, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
+	return s.Move(ctx, rayslice.System, id, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
 }
 
 // wantUsed checks what the team vision has used, and that the ledger says the same.
@@ -117,9 +117,9 @@ func TestInsideTransaction(t *testing.T) {
 func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 	s := storetest.Open(t, "postgres://nobody@127.0.0.1:1/none?sslmode=disable")
 	wantKind(t, s.Ping(t.Context()), rayslice.KindUnavailable)
-	_, err := s.User(t.Context(), 1)
+	_, err := s.User(t.Context(), rayslice.System, 1)
 	wantKind(t, err, rayslice.KindUnavailable)
-	wantKind(t, s.Move(t.Context(), "x", rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindUnavailable)
+	wantKind(t, s.Move(t.Context(), rayslice.System, "x", rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindUnavailable)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Ping(ended); !errors.Is(err, context.Canceled) {
@@ -130,16 +130,16 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 func TestUserAndTeams(t *testing.T) {
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 20})
-	lea, err := s.User(t.Context(), people.Lea.ID)
+	lea, err := s.User(t.Context(), rayslice.System, people.Lea.ID)
 	if err != nil || lea.Name != "Lea" || lea.Roles["vision"] != rayslice.RoleLead {
 		t.Errorf("got %v, %v", lea, err)
 	}
-	_, err = s.User(t.Context(), 999)
+	_, err = s.User(t.Context(), rayslice.System, 999)
 	wantKind(t, err, rayslice.KindNotFound)
 	storetest.Exec(t, `UPDATE users SET disabled = true WHERE id = $1`, people.Bob.ID)
-	_, err = s.User(t.Context(), people.Bob.ID)
+	_, err = s.User(t.Context(), rayslice.System, people.Bob.ID)
 	wantKind(t, err, rayslice.KindForbidden)
-	if personas, err := s.Personas(t.Context()); err != nil || len(personas) != 4 {
+	if personas, err := s.Personas(t.Context(), rayslice.System); err != nil || len(personas) != 4 {
 		t.Errorf("personas with a disabled one: %v, %v", personas, err)
 	}
 	for actor, want := range map[*rayslice.User]int{&people.Ada: 1, &people.Root: 2} {
@@ -167,7 +167,7 @@ func TestOthersAreNotFound(t *testing.T) {
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 20})
 	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
-	if err := s.SaveCluster(t.Context(), rayslice.Cluster{RequestID: r.ID}); err != nil {
+	if err := s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: r.ID}); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
@@ -234,10 +234,10 @@ func TestTextPostgresCannotHold(t *testing.T) {
 
 	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
 	detail := "line\x00end \\u0000 \"\\\x00"
-	if err := s.Move(ctx, r.ID, rayslice.StateApproved, rayslice.StateAttention, rayslice.Reason{Code: rayslice.ReasonStuck, Detail: detail}, ""); err != nil {
+	if err := s.Move(ctx, rayslice.System, r.ID, rayslice.StateApproved, rayslice.StateAttention, rayslice.Reason{Code: rayslice.ReasonStuck, Detail: detail}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SaveCluster(ctx, rayslice.Cluster{RequestID: r.ID, Events: []rayslice.Event{{Message: detail}}}); err != nil {
+	if err := s.SaveCluster(ctx, rayslice.System, rayslice.Cluster{RequestID: r.ID, Events: []rayslice.Event{{Message: detail}}}); err != nil {
 		t.Fatal(err)
 	}
 	const want = "line\ufffdend \\u0000 \"\\\ufffd"

@@ -15,15 +15,20 @@ type change struct {
 	from, to   rayslice.State // the same state twice only gives a new reason
 	reason     rayslice.Reason
 	clusterUID string // "" = leave
+	decidedBy  string // name of the person who decided; "" = leave
+	answer     string // what they said; counts with decidedBy only
 }
 
 // Move takes a request from one state to the next on behalf of the portal, records why, and gives the charge back when
 // nothing can follow. The same state twice records a new reason. When the request is no longer in from, or to may not
 // follow it, nothing changes and the error is KindConflict; after a lost connection it may mean that this very move has
 // been done, so read the request again.
-func (s *Store) Move(ctx context.Context, id string, from, to rayslice.State, reason rayslice.Reason, clusterUID string) error {
+func (s *Store) Move(ctx context.Context, actor rayslice.User, id string, from, to rayslice.State, reason rayslice.Reason, clusterUID string) error {
+	if !actor.System {
+		return errPortalOnly
+	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
-		return transition(ctx, tx, rayslice.System, change{id: id, from: from, to: to, reason: reason, clusterUID: clusterUID})
+		return transition(ctx, tx, actor, change{id: id, from: from, to: to, reason: reason, clusterUID: clusterUID})
 	})
 }
 
@@ -105,6 +110,10 @@ func (c change) action() string {
 		return "approve"
 	case rayslice.StateRejected:
 		return "reject"
+	case rayslice.StateReturned:
+		return "return"
+	case rayslice.StatePending:
+		return "resend"
 	case rayslice.StateCancelled:
 		return "cancel"
 	case rayslice.StateStopping:
@@ -127,13 +136,16 @@ func updateState(ctx context.Context, tx pgx.Tx, c change) (team string, err err
 			reason = coalesce($4::jsonb, CASE WHEN $3 = 'stopped' THEN reason END),
 			cluster_uid = CASE WHEN $5 = '' THEN cluster_uid ELSE $5 END,
 			state_since = CASE WHEN $3 = $2 THEN state_since ELSE now() END,
-			decided_at = CASE WHEN $2 = 'pending' AND $3 <> 'pending' THEN now() ELSE decided_at END,
-			ends_at = CASE WHEN $3 = 'approved' AND $2 = 'pending' THEN now() + make_interval(hours => hours) ELSE ends_at END,
+			decided_by = CASE WHEN $6 = '' THEN decided_by ELSE $6 END,
+			answer = CASE WHEN $6 = '' THEN answer ELSE $7 END,
+			escalated_at = CASE WHEN $3 = 'pending' THEN escalated_at END,
+			decided_at = CASE WHEN $3 IN ('approved', 'rejected', 'cancelled') THEN now() ELSE decided_at END,
+			ends_at = CASE WHEN $3 = 'approved' AND $2 <> 'approved' THEN now() + make_interval(hours => hours) ELSE ends_at END,
 			ready_at = CASE WHEN $3 = 'ready' THEN coalesce(ready_at, now()) ELSE ready_at END,
 			stopping_at = CASE WHEN $3 = 'stopping' THEN coalesce(stopping_at, now()) ELSE stopping_at END,
 			stopped_at = CASE WHEN $3 = 'stopped' THEN now() ELSE stopped_at END
 		WHERE id = $1 AND state = $2
-		RETURNING team`, c.id, c.from, c.to, reason, c.clusterUID).Scan(&team)
+		RETURNING team`, c.id, c.from, c.to, reason, c.clusterUID, c.decidedBy, c.answer).Scan(&team)
 	return team, err
 }
 

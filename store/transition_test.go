@@ -37,7 +37,7 @@ func TestLifeOfARequest(t *testing.T) {
 		{rayslice.StateReady, rayslice.StateAttention, attention, ""},
 		{rayslice.StateAttention, rayslice.StateAttention, worse, ""},
 	} {
-		if err := s.Move(t.Context(), created.ID, step.from, step.to, step.reason, step.uid); err != nil {
+		if err := s.Move(t.Context(), rayslice.System, created.ID, step.from, step.to, step.reason, step.uid); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestLifeOfARequest(t *testing.T) {
 		t.Errorf("got %+v, %v", stopping, err)
 	}
 	mustMove(t, s, created.ID, rayslice.StateStopping, rayslice.StateStopped)
-	stopped, err := s.Work(t.Context(), created.ID)
+	stopped, err := s.Work(t.Context(), rayslice.System, created.ID)
 	wantReason := rayslice.Reason{Code: rayslice.ReasonStopped, Args: map[string]any{"who": "Lea"}}
 	if err != nil || stopped.State != rayslice.StateStopped || !stopped.Released || stopped.StoppedAt.IsZero() || !cmp.Equal(stopped.Reason, wantReason) {
 		t.Errorf("got %+v, %v; want it stopped, released, with the reason it was stopped for", stopped, err)
@@ -98,8 +98,8 @@ func TestEveryMove(t *testing.T) {
 	for _, from := range rayslice.States() {
 		for _, to := range rayslice.States() {
 			storetest.Exec(t, `UPDATE requests SET state = $2 WHERE id = $1`, r.ID, from)
-			err := s.Move(t.Context(), r.ID, from, to, rayslice.Reason{}, "")
-			now, readErr := s.Work(t.Context(), r.ID)
+			err := s.Move(t.Context(), rayslice.System, r.ID, from, to, rayslice.Reason{}, "")
+			now, readErr := s.Work(t.Context(), rayslice.System, r.ID)
 			if readErr != nil {
 				t.Fatal(readErr)
 			}
@@ -110,11 +110,11 @@ func TestEveryMove(t *testing.T) {
 			}
 		}
 	}
-	e := refusal(t, s.Move(t.Context(), r.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindConflict)
+	e := refusal(t, s.Move(t.Context(), rayslice.System, r.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindConflict)
 	if e.Code != "state_changed" || e.Args["state"] != rayslice.StateCancelled {
 		t.Errorf("got %v, want it to name the present state", e)
 	}
-	wantKind(t, s.Move(t.Context(), "aaaaaaaaaaaa", rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindNotFound)
+	wantKind(t, s.Move(t.Context(), rayslice.System, "aaaaaaaaaaaa", rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, ""), rayslice.KindNotFound)
 }
 
 func TestWhoMayStop(t *testing.T) {
@@ -153,17 +153,17 @@ func TestT03StopAgainstTheReconciler(t *testing.T) {
 				return
 			}
 			from, to := moves[i-1], moves[i]
-			err := stores[i%2].Move(t.Context(), r.ID, from, to, rayslice.Reason{}, "")
+			err := stores[i%2].Move(t.Context(), rayslice.System, r.ID, from, to, rayslice.Reason{}, "")
 			if err != nil && rayslice.KindOf(err) != rayslice.KindConflict {
 				t.Error(err)
 			}
 		})
-		now, err := stores[0].Work(t.Context(), r.ID)
+		now, err := stores[0].Work(t.Context(), rayslice.System, r.ID)
 		if err != nil || now.State != rayslice.StateStopping || now.Released {
 			t.Fatalf("after the stop: %s, released %v, %v", now.State, now.Released, err)
 		}
 		inParallel(2, func(i int) {
-			err := stores[i].Move(t.Context(), r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
+			err := stores[i].Move(t.Context(), rayslice.System, r.ID, rayslice.StateStopping, rayslice.StateStopped, rayslice.Reason{}, "")
 			if err != nil && rayslice.KindOf(err) != rayslice.KindConflict {
 				t.Error(err)
 			}
@@ -185,12 +185,12 @@ func TestT03ApproveAgainstCancel(t *testing.T) {
 		var approveErr, stopErr error
 		inParallel(2, func(i int) {
 			if i == 0 {
-				approveErr = stores[0].Move(t.Context(), id, rayslice.StatePending, rayslice.StateApproved, rayslice.Reason{}, "")
+				approveErr = stores[0].Move(t.Context(), rayslice.System, id, rayslice.StatePending, rayslice.StateApproved, rayslice.Reason{}, "")
 				return
 			}
 			_, stopErr = stores[1].StopRequest(t.Context(), people.Ada, id)
 		})
-		now, err := stores[0].Work(t.Context(), id)
+		now, err := stores[0].Work(t.Context(), rayslice.System, id)
 		switch {
 		case err != nil || stopErr != nil:
 			t.Fatal(err, stopErr)

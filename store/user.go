@@ -14,21 +14,44 @@ type userRow struct {
 	Email    string
 	Admin    bool
 	Disabled bool
+	Epoch    int
 	Roles    map[string]rayslice.Role
 }
 
+// userColumns select a person with the roles that hold now, the strongest per team.
+const userColumns = `
+	SELECT
+		u.id,
+		u.name,
+		u.email,
+		EXISTS (
+			SELECT
+			FROM roles
+			WHERE user_id = u.id AND role = 'admin' AND (until_at IS NULL OR until_at > now())
+		) AS admin,
+		u.disabled,
+		u.session_epoch AS epoch,
+		coalesce((
+			SELECT
+				jsonb_object_agg(held.team, held.role)
+			FROM (
+				SELECT
+					team,
+					CASE WHEN bool_or(role = 'lead') THEN 'lead' ELSE 'member' END AS role
+				FROM roles
+				WHERE user_id = u.id AND team IS NOT NULL AND (until_at IS NULL OR until_at > now())
+				GROUP BY team
+			) held
+		), '{}') AS roles
+	FROM users u`
+
 // User returns the person with their roles, for the session. A disabled one is KindForbidden, an unknown one
 // rayslice.NotFound.
-func (s *Store) User(ctx context.Context, id int64) (rayslice.User, error) {
-	rows, _ := s.db.Query(ctx, `
-		SELECT
-			u.id,
-			u.name,
-			u.email,
-			u.is_admin AS admin,
-			u.disabled,
-			coalesce((SELECT jsonb_object_agg(m.team, m.role) FROM memberships m WHERE m.user_id = u.id), '{}') AS roles
-		FROM users u
+func (s *Store) User(ctx context.Context, actor rayslice.User, id int64) (rayslice.User, error) {
+	if !actor.System {
+		return rayslice.User{}, errPortalOnly
+	}
+	rows, _ := s.db.Query(ctx, userColumns+`
 		WHERE u.id = $1`, id)
 	user, err := pgx.CollectExactlyOneRow(rows, scanUser)
 	if err != nil {
@@ -42,16 +65,11 @@ func (s *Store) User(ctx context.Context, id int64) (rayslice.User, error) {
 
 // Personas returns the seeded people who may sign in without an identity provider, in the order they were seeded. Only
 // demo mode may show them.
-func (s *Store) Personas(ctx context.Context) ([]rayslice.User, error) {
-	rows, _ := s.db.Query(ctx, `
-		SELECT
-			u.id,
-			u.name,
-			u.email,
-			u.is_admin AS admin,
-			u.disabled,
-			coalesce((SELECT jsonb_object_agg(m.team, m.role) FROM memberships m WHERE m.user_id = u.id), '{}') AS roles
-		FROM users u
+func (s *Store) Personas(ctx context.Context, actor rayslice.User) ([]rayslice.User, error) {
+	if !actor.System {
+		return nil, errPortalOnly
+	}
+	rows, _ := s.db.Query(ctx, userColumns+`
 		WHERE u.iss IS NULL AND NOT u.disabled
 		ORDER BY u.id`)
 	users, err := pgx.CollectRows(rows, scanUser)
@@ -60,7 +78,7 @@ func (s *Store) Personas(ctx context.Context) ([]rayslice.User, error) {
 
 func scanUser(row pgx.CollectableRow) (rayslice.User, error) {
 	r, err := pgx.RowToStructByName[userRow](row)
-	return rayslice.User{ID: r.ID, Name: r.Name, Email: r.Email, Admin: r.Admin, Disabled: r.Disabled, Roles: r.Roles}, err
+	return rayslice.User{ID: r.ID, Name: r.Name, Email: r.Email, Admin: r.Admin, Disabled: r.Disabled, Epoch: r.Epoch, Roles: r.Roles}, err
 }
 
 // Team returns one team the actor may see.

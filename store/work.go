@@ -8,15 +8,24 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
+// errPortalOnly refuses people what only the portal itself does.
+var errPortalOnly = rayslice.Forbidden("portal_only")
+
 // Work returns one request for the reconciler, whatever its team.
-func (s *Store) Work(ctx context.Context, id string) (rayslice.Request, error) {
+func (s *Store) Work(ctx context.Context, actor rayslice.User, id string) (rayslice.Request, error) {
+	if !actor.System {
+		return rayslice.Request{}, errPortalOnly
+	}
 	r, err := request(ctx, s.db, id)
 	return r, missing(err, "request")
 }
 
 // LiveRequests returns the ids the reconciler must look at, in the order they were decided: those whose state is live, and
 // those that ended within the last hour, which may have left something behind.
-func (s *Store) LiveRequests(ctx context.Context) ([]string, error) {
+func (s *Store) LiveRequests(ctx context.Context, actor rayslice.User) ([]string, error) {
+	if !actor.System {
+		return nil, errPortalOnly
+	}
 	var live, final []rayslice.State
 	for _, state := range rayslice.States() {
 		switch {
@@ -40,7 +49,10 @@ func (s *Store) LiveRequests(ctx context.Context) ([]string, error) {
 }
 
 // KnownRequests reports which of the ids are requests, in whatever state; the others are orphans.
-func (s *Store) KnownRequests(ctx context.Context, ids []string) (map[string]bool, error) {
+func (s *Store) KnownRequests(ctx context.Context, actor rayslice.User, ids []string) (map[string]bool, error) {
+	if !actor.System {
+		return nil, errPortalOnly
+	}
 	rows, _ := s.db.Query(ctx, `
 		SELECT
 			id

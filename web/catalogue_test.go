@@ -198,12 +198,25 @@ func keysOf(n ast.Node) []string {
 				return []string{prefix + literal(pair.Value)}
 			}
 		}
-	case *ast.CallExpr: // handlers: refuse(http.StatusForbidden, "cross_origin", …)
-		if typeName(n.Fun) == "refuse" && len(n.Args) == 4 && literal(n.Args[1]) != "" {
-			return []string{"error_" + literal(n.Args[1])}
+	case *ast.CallExpr:
+		if code := codeOfCall(n); code != "" {
+			return []string{"error_" + code}
 		}
 	}
 	return nil
+}
+
+// codeOfCall returns the code that a call refuses with, "" for any other call.
+func codeOfCall(n *ast.CallExpr) string {
+	switch name := typeName(n.Fun); {
+	case name == "refuse" && len(n.Args) == 4: // handlers: refuse(http.StatusForbidden, "cross_origin", …)
+		return literal(n.Args[1])
+	case name == "Forbidden" && len(n.Args) == 1: // rayslice.Forbidden("decide_own")
+		return literal(n.Args[0])
+	case name == "forbid" && len(n.Args) == 4: // store: forbid(ctx, actor, entry, "rules_not_lead")
+		return literal(n.Args[3])
+	}
+	return ""
 }
 
 var (

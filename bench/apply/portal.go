@@ -136,7 +136,7 @@ func (b *benchmark) one(ctx context.Context, p *portal) (float64, error) {
 	}
 	took := time.Since(begin)
 	return float64(took.Microseconds()) / 1000, bench.Until(ctx, patience, "the portal records its object", func() (bool, error) {
-		now, err := p.store.Work(ctx, request.ID)
+		now, err := p.store.Work(ctx, rayslice.System, request.ID)
 		return now.State != rayslice.StateApproved, err
 	})
 }

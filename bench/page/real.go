@@ -147,9 +147,9 @@ func running(ctx context.Context, s *store.Store, asker rayslice.User, catalogue
 	return requests, bench.Parallel(ctx, n, 4, func(ctx context.Context, i int) error {
 		id := requests[i].ID
 		return errors.Join(
-			s.SaveCluster(ctx, observed(requests[i])),
-			s.Move(ctx, id, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, id),
-			s.Move(ctx, id, rayslice.StateProvisioning, rayslice.StateReady, rayslice.Reason{}, id))
+			s.SaveCluster(ctx, rayslice.System, observed(requests[i])),
+			s.Move(ctx, rayslice.System, id, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, id),
+			s.Move(ctx, rayslice.System, id, rayslice.StateProvisioning, rayslice.StateReady, rayslice.Reason{}, id))
 	})
 }
 

@@ -62,7 +62,7 @@ func TestKillNine(t *testing.T) {
 		}
 		i.checkAudit(id)
 	}
-	requests, err := i.store.LiveRequests(t.Context())
+	requests, err := i.store.LiveRequests(t.Context(), rayslice.System)
 	i.must(err)
 	if len(requests) != len(ids) { // those that stopped in the last hour are looked at too
 		t.Errorf("%d requests, want %d", len(requests), len(ids))

@@ -183,7 +183,7 @@ func (i *installation) start() {
 	}
 	i.portal = p
 	if i.mei.ID == 0 {
-		personas, err := i.store.Personas(i.Context())
+		personas, err := i.store.Personas(i.Context(), rayslice.System)
 		i.must(err)
 		i.mei = personas[0]
 	}
@@ -282,7 +282,7 @@ func draftOf(name string, gib int) string {
 
 func (i *installation) request(id string) rayslice.Request {
 	i.Helper()
-	request, err := i.store.Work(i.Context(), id)
+	request, err := i.store.Work(i.Context(), rayslice.System, id)
 	i.must(err)
 	return request
 }

@@ -125,10 +125,10 @@ func (p *portal) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.store.Seed(ctx, roster.seed()); err != nil || !p.config.PersonaSignIn {
+	if err := p.store.Seed(ctx, rayslice.System, roster.seed()); err != nil || !p.config.PersonaSignIn {
 		return err
 	}
-	personas, err := p.store.Personas(ctx)
+	personas, err := p.store.Personas(ctx, rayslice.System)
 	if err != nil || len(personas) == 0 {
 		return err
 	}

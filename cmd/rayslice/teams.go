@@ -26,6 +26,8 @@ type rosterTeam struct {
 	Namespace  string `json:"namespace"`   // Kubernetes namespace its clusters run in
 	LimitGiB   int    `json:"limit_gib"`   // GiB of slices at the same time
 	LimitCards int    `json:"limit_cards"` // whole cards at the same time
+
+	Rules *rayslice.Rules `json:"rules"` // which requests start without a lead; left out: whatever the limit allows
 }
 
 type rosterPerson struct {

@@ -78,7 +78,7 @@ type People struct {
 func Fill(t testing.TB, s *store.Store, limit rayslice.Charge) People {
 	t.Helper()
 	member, lead := rayslice.RoleMember, rayslice.RoleLead
-	err := s.Seed(t.Context(), store.Seed{
+	err := s.Seed(t.Context(), rayslice.System, store.Seed{
 		Teams: []store.SeedTeam{
 			{Name: "vision", Namespace: "team-vision", LimitGiB: limit.GiB, LimitCards: limit.Cards},
 			{Name: "speech", Namespace: "team-speech", LimitGiB: limit.GiB, LimitCards: limit.Cards},
@@ -94,7 +94,7 @@ func Fill(t testing.TB, s *store.Store, limit rayslice.Charge) People {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := s.Personas(t.Context())
+	users, err := s.Personas(t.Context(), rayslice.System)
 	if err != nil || len(users) != 5 {
 		t.Fatalf("personas: %v, %v", users, err)
 	}

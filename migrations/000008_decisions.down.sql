@@ -1,0 +1,22 @@
+DROP INDEX audit_actor;
+DROP INDEX audit_team;
+
+ALTER TABLE audit
+    DROP COLUMN subject,
+    DROP COLUMN via;
+
+DROP INDEX requests_team_decided;
+DROP INDEX requests_open;
+
+UPDATE requests SET state = 'pending' WHERE state = 'returned';
+
+ALTER TABLE requests
+    DROP COLUMN asked,
+    DROP COLUMN revision,
+    DROP COLUMN sent_at,
+    DROP COLUMN escalated_at,
+    DROP COLUMN decided_by,
+    DROP COLUMN answer,
+    DROP CONSTRAINT requests_state_check,
+    ADD CONSTRAINT requests_state_check CHECK (state IN ('pending', 'approved', 'rejected', 'cancelled', 'provisioning',
+                                                         'ready', 'attention', 'stopping', 'stopped'));

@@ -1,0 +1,23 @@
+ALTER TABLE requests
+    DROP CONSTRAINT requests_state_check,
+    ADD CONSTRAINT requests_state_check CHECK (state IN ('pending', 'returned', 'approved', 'rejected', 'cancelled', 'provisioning',
+                                                         'ready', 'attention', 'stopping', 'stopped')),
+    ADD COLUMN asked        jsonb,                          -- the draft as asked, where less was granted; null = draft is what was asked
+    ADD COLUMN revision     integer     NOT NULL DEFAULT 1, -- grows whenever what is asked for changes
+    ADD COLUMN sent_at      timestamptz NOT NULL DEFAULT now(), -- when it was last sent for a decision
+    ADD COLUMN escalated_at timestamptz,                    -- admins were told that nobody decides
+    ADD COLUMN decided_by   text        NOT NULL DEFAULT '', -- name of the person who approved, asked back or rejected
+    ADD COLUMN answer       text        NOT NULL DEFAULT ''; -- what that person said
+
+UPDATE requests SET sent_at = created_at;
+
+-- What waits for somebody, oldest first; and what was decided, latest first.
+CREATE INDEX requests_open ON requests (team, sent_at) WHERE state IN ('pending', 'returned');
+CREATE INDEX requests_team_decided ON requests (team, decided_at DESC, id DESC) WHERE decided_by <> '';
+
+ALTER TABLE audit
+    ADD COLUMN subject text NOT NULL DEFAULT '', -- what else it is about, e.g. a person or a token
+    ADD COLUMN via     text NOT NULL DEFAULT ''; -- prefix of the API token that acted for the actor
+
+CREATE INDEX audit_team ON audit (team, id);
+CREATE INDEX audit_actor ON audit (actor_id, id);

@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rayslice/rayslice"
+)
+
+// Rules returns the rules of a team the actor may see.
+func (s *Store) Rules(ctx context.Context, actor rayslice.User, team string) (rayslice.Rules, error) {
+	if !actor.CanSee(team) {
+		return rayslice.Rules{}, rayslice.NotFound("team")
+	}
+	r, err := rules(ctx, s.db, team)
+	return r, missing(err, "team")
+}
+
+// SetRules replaces a team's rules, which must be valid. KindForbidden unless the actor leads the team or is an admin.
+func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, rules rayslice.Rules) error {
+	if !actor.CanSee(team) {
+		return rayslice.NotFound("team")
+	}
+	entry := rayslice.AuditEntry{Action: "set_rules", Team: team, Reason: rayslice.Reason{Code: "rules_set", Args: map[string]any{"rules": rules}}}
+	if !actor.CanLead(team) {
+		return s.forbid(ctx, actor, entry, "rules_not_lead")
+	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		err := saveRules(ctx, tx, team, rules)
+		if sqlState(err) == codeForeignKey {
+			return rayslice.NotFound("team")
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, actor, entry)
+	})
+}
+
+// WouldDecide says whether the draft would start at once (rayslice.ReasonAutoApproved) or need a lead, and why, if the
+// actor sent it now.
+func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft) (rayslice.Reason, error) {
+	if !actor.CanAsk(draft.Team) {
+		return rayslice.Reason{}, errTeamUnknown
+	}
+	r, err := rules(ctx, s.db, draft.Team)
+	if err != nil {
+		return rayslice.Reason{}, missing(err, "team")
+	}
+	if err := r.Check(draft); err != nil {
+		return rayslice.Reason{}, err
+	}
+	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, "")
+	return r.Decide(draft, held), answer(err)
+}
+
+// decide checks a draft against its team's rules and says whether it starts at once. Where a member's share counts it
+// takes the quota row first, so that two requests of one member cannot both fit into the same share.
+func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
+	r, err := rules(ctx, tx, draft.Team)
+	if err == nil {
+		err = r.Check(draft)
+	}
+	if err != nil || r.Member == nil {
+		return r.Decide(draft, rayslice.Charge{}), err
+	}
+	if _, err := tx.Exec(ctx, `
+		SELECT
+		FROM quotas
+		WHERE team = $1
+		FOR UPDATE`, draft.Team); err != nil {
+		return rayslice.Reason{}, err
+	}
+	held, err := memberHolds(ctx, tx, ownerID, draft.Team, id)
+	return r.Decide(draft, held), err
+}
+
+// rules reads a team's rules; the default ones where it has set none.
+func rules(ctx context.Context, db DB, team string) (rayslice.Rules, error) {
+	var set *rayslice.Rules
+	var limit rayslice.Charge
+	err := db.QueryRow(ctx, `
+		SELECT
+			r.rules,
+			coalesce(q.limit_gib, 0),
+			coalesce(q.limit_cards, 0)
+		FROM teams t
+		LEFT JOIN rules r ON r.team = t.name
+		LEFT JOIN quotas q ON q.team = t.name
+		WHERE t.name = $1`, team).Scan(&set, &limit.GiB, &limit.Cards)
+	if err != nil || set == nil {
+		return rayslice.DefaultRules(limit), err
+	}
+	return *set, nil
+}
+
+func saveRules(ctx context.Context, tx pgx.Tx, team string, rules rayslice.Rules) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO rules (
+			team,
+			rules
+		)
+		VALUES ($1, $2)
+		ON CONFLICT (team) DO UPDATE
+		SET
+			rules = excluded.rules,
+			changed_at = now()`, team, rules)
+	return err
+}
+
+// memberHolds returns what a member's requests hold in a team, the one with the given id left out.
+func memberHolds(ctx context.Context, db DB, userID int64, team, without string) (held rayslice.Charge, err error) {
+	err = db.QueryRow(ctx, `
+		SELECT
+			coalesce(sum(c.gib), 0)::bigint,
+			coalesce(sum(c.cards), 0)::bigint
+		FROM requests r
+		JOIN charges c ON c.request_id = r.id AND c.released_at IS NULL
+		WHERE r.team = $2
+			AND r.owner_id = $1
+			AND r.id <> $3
+			AND r.state NOT IN ('rejected', 'cancelled', 'stopped')`, userID, team, without).Scan(&held.GiB, &held.Cards)
+	return held, err
+}
+
+// forbid records a refusal of rights and returns it.
+func (s *Store) forbid(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, code string) error {
+	var refusal *rayslice.Error
+	errors.As(rayslice.Forbidden(code), &refusal)
+	e.Reason.Args = nil
+	return s.refuse(ctx, actor, e, refusal)
+}
