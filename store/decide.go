@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -11,8 +13,8 @@ import (
 
 // DecideRequest approves, asks back or rejects a request that waits, all of it or the part that the decision's terms
 // grant. The decision must be valid. The right to decide is looked at under the request's lock, as it is in the actor
-// now: nobody decides their own, no token decides. KindForbidden says which; KindConflict when it has been decided
-// meanwhile (code "decided_already", with who) or changed since the actor saw it ("revision_changed").
+// now: nobody decides their own, no token decides. KindForbidden says which; KindConflict when somebody else has
+// decided it meanwhile (code "decided_already", with who) or changed since the actor saw it ("revision_changed").
 func (s *Store) DecideRequest(ctx context.Context, actor rayslice.User, id string, d rayslice.Decision) (rayslice.Request, error) {
 	var decided rayslice.Request
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -43,20 +45,39 @@ func decideRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	if err == nil {
 		err = actor.MayDecide(r)
 	}
-	if err == nil {
-		err = stillUndecided(r, d.Revision)
-	}
-	if err == nil && d.Terms != nil {
-		err = grantLess(ctx, tx, r, *d.Terms)
-	}
 	if err != nil {
 		return r, err
+	}
+	if err := stillUndecided(r, d.Revision); err != nil {
+		if r.State == d.Verdict.State() && decidedBy(ctx, tx, actor, r) {
+			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
+		}
+		return r, err
+	}
+	if d.Terms != nil {
+		if err := grantLess(ctx, tx, r, *d.Terms); err != nil {
+			return r, err
+		}
 	}
 	c := change{id: id, from: r.State, to: d.Verdict.State(), reason: d.Reason(actor.Name), decidedBy: actor.Name, answer: d.Answer}
 	if err := transition(ctx, tx, actor, c); err != nil {
 		return r, err
 	}
 	return request(ctx, tx, id)
+}
+
+// decidedBy reports whether the latest decision about a request is the actor's.
+func decidedBy(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) bool {
+	var mine bool
+	err := tx.QueryRow(ctx, `
+		SELECT
+			actor_id = $2
+		FROM audit
+		WHERE request_id = $1
+			AND action IN ('approve', 'return', 'reject')
+		ORDER BY id DESC
+		LIMIT 1`, r.ID, actor.ID).Scan(&mine)
+	return err == nil && mine
 }
 
 // stillUndecided refuses a decision that comes too late, or that is about something else by now.
@@ -118,6 +139,9 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, errTeamUnknown
 	}
 	if err := stillUndecided(r, revision); err != nil {
+		if r.Revision == revision+1 && sameDraft(r.Draft, draft) {
+			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
+		}
 		return r, err
 	}
 	why, err := decide(ctx, tx, actor.ID, draft, id)
@@ -131,6 +155,12 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, err
 	}
 	return request(ctx, tx, id)
+}
+
+func sameDraft(a, b rayslice.RequestDraft) bool {
+	one, err := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
 // resent records the resending and what follows from it at once.

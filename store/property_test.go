@@ -17,6 +17,7 @@ type ledger struct {
 	t      *testing.T
 	store  *store.Store
 	owner  rayslice.User
+	lead   rayslice.User
 	team   string
 	limit  rayslice.Charge
 	ids    []string // in order of creation
@@ -24,7 +25,7 @@ type ledger struct {
 	costs  map[string]rayslice.Charge
 }
 
-// TestT05AnySequenceKeepsTheLedger makes random sequences of create, decide, stop and move, and compares the Store with a
+// TestT05AnySequenceKeepsTheLedger makes random sequences of create, resend, decide, stop and move, and compares the Store with a
 // pure model after each: 0 ≤ used ≤ limit, and used is the sum of the live charges.
 func TestT05AnySequenceKeepsTheLedger(t *testing.T) {
 	s := storetest.New(t)
@@ -32,10 +33,12 @@ func TestT05AnySequenceKeepsTheLedger(t *testing.T) {
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
-		l := newLedger(t, rt, s, people.Ada, fmt.Sprintf("team-%d", round))
+		l := newLedger(t, rt, s, people.Ada, people.Lea, fmt.Sprintf("team-%d", round))
 		rt.Repeat(map[string]func(*rapid.T){
-			"create":  func(rt *rapid.T) { l.create(rt, l.createApproved, rayslice.StateApproved) },
-			"submit":  func(rt *rapid.T) { l.create(rt, l.createPending, rayslice.StatePending) },
+			"create":  func(rt *rapid.T) { l.create(rt, autoHours, rayslice.StateApproved) },
+			"submit":  func(rt *rapid.T) { l.create(rt, autoHours+1, rayslice.StatePending) },
+			"resend":  l.resend,
+			"decide":  l.decide,
 			"stop":    l.stop,
 			"move":    l.move,
 			"advance": l.advance,
@@ -44,11 +47,15 @@ func TestT05AnySequenceKeepsTheLedger(t *testing.T) {
 	})
 }
 
-func newLedger(t *testing.T, rt *rapid.T, s *store.Store, owner rayslice.User, team string) *ledger {
+func newLedger(t *testing.T, rt *rapid.T, s *store.Store, owner, lead rayslice.User, team string) *ledger {
 	limit := rayslice.Charge{GiB: rapid.IntRange(0, 100).Draw(rt, "limit GiB"), Cards: rapid.IntRange(0, 4).Draw(rt, "limit cards")}
 	seed := store.Seed{
-		Teams: []store.SeedTeam{{Name: team, Namespace: team, LimitGiB: limit.GiB, LimitCards: limit.Cards}},
-		Users: []store.SeedUser{{Name: owner.Name, Email: owner.Email, Roles: map[string]rayslice.Role{team: rayslice.RoleMember}}},
+		Teams: []store.SeedTeam{{Name: team, Namespace: team, LimitGiB: limit.GiB, LimitCards: limit.Cards,
+			Rules: &rayslice.Rules{Auto: rayslice.Charge{GiB: rayslice.MaxLimit, Cards: rayslice.MaxLimit}, AutoHours: autoHours}}},
+		Users: []store.SeedUser{
+			{Name: owner.Name, Email: owner.Email, Roles: map[string]rayslice.Role{team: rayslice.RoleMember}},
+			{Name: lead.Name, Email: lead.Email, Roles: map[string]rayslice.Role{team: rayslice.RoleLead}},
+		},
 	}
 	if err := s.Seed(t.Context(), rayslice.System, seed); err != nil {
 		rt.Fatal(err)
@@ -57,35 +64,93 @@ func newLedger(t *testing.T, rt *rapid.T, s *store.Store, owner rayslice.User, t
 	if err != nil {
 		rt.Fatal(err)
 	}
-	return &ledger{t: t, store: s, owner: owner, team: team, limit: limit, states: map[string]rayslice.State{}, costs: map[string]rayslice.Charge{}}
+	lead, err = s.User(t.Context(), rayslice.System, lead.ID)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return &ledger{t: t, store: s, owner: owner, lead: lead, team: team, limit: limit, states: map[string]rayslice.State{}, costs: map[string]rayslice.Charge{}}
 }
 
-func (l *ledger) createApproved(draft rayslice.RequestDraft) (string, error) {
-	r, err := l.store.CreateRequest(l.t.Context(), l.owner, draft, "")
-	return r.ID, err
-}
+// autoHours is the longest lifetime that starts without a lead.
+const autoHours = 8
 
-func (l *ledger) createPending(draft rayslice.RequestDraft) (string, error) {
-	return l.store.CreatePending(l.t.Context(), l.owner, draft)
-}
-
-func (l *ledger) create(rt *rapid.T, do func(rayslice.RequestDraft) (string, error), state rayslice.State) {
+// draft draws what is asked for.
+func (l *ledger) draft(rt *rapid.T, hours int) rayslice.RequestDraft {
 	draft := storetest.Draft(rapid.IntRange(1, 4).Draw(rt, "workers"), rapid.SampledFrom([]int{1, 4, 8, 16}).Draw(rt, "GiB"))
-	draft.Team = l.team
+	draft.Team, draft.Hours = l.team, hours
 	if rapid.Bool().Draw(rt, "whole cards") {
 		draft.Groups[0].Slice = rayslice.Slice{Pool: "a100", Cards: rapid.IntRange(1, 2).Draw(rt, "cards")}
 	}
+	return draft
+}
+
+func (l *ledger) create(rt *rapid.T, hours int, state rayslice.State) {
+	draft := l.draft(rt, hours)
 	cost := draft.Charge()
 	used, _ := l.used()
 	fits := rayslice.Quota{Limit: l.limit, Used: used}.Allow(cost)
-	id, err := do(draft)
+	r, err := l.store.CreateRequest(l.t.Context(), l.owner, draft, "")
 	switch {
 	case fits && err == nil:
-		l.ids = append(l.ids, id)
-		l.states[id], l.costs[id] = state, cost
+		if r.State != state {
+			rt.Fatalf("it is %s, want %s", r.State, state)
+		}
+		l.ids = append(l.ids, r.ID)
+		l.states[r.ID], l.costs[r.ID] = state, cost
 	case !fits && rayslice.KindOf(err) == rayslice.KindOverQuota:
 	default:
 		rt.Fatalf("%v on %v of %v: %v", cost, used, l.limit, err)
+	}
+}
+
+// resend changes a request, also one that is decided already.
+func (l *ledger) resend(rt *rapid.T) {
+	id := l.pick(rt)
+	now, err := l.store.Request(l.t.Context(), l.owner, id)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	draft := l.draft(rt, autoHours+1)
+	used, _ := l.used()
+	used.GiB, used.Cards = used.GiB-l.costs[id].GiB, used.Cards-l.costs[id].Cards
+	fits := rayslice.Quota{Limit: l.limit, Used: used}.Allow(draft.Charge())
+	_, err = l.store.ResendRequest(l.t.Context(), l.owner, id, now.Revision, draft, "")
+	switch open := l.states[id].Open(); {
+	case open && fits && err == nil:
+		l.states[id], l.costs[id] = rayslice.StatePending, draft.Charge()
+	case open && !fits && rayslice.KindOf(err) == rayslice.KindOverQuota:
+	case !open && rayslice.KindOf(err) == rayslice.KindConflict:
+	default:
+		rt.Fatalf("resend %v from %s: %v", draft.Charge(), l.states[id], err)
+	}
+}
+
+// decide approves all or a part, asks back or rejects.
+func (l *ledger) decide(rt *rapid.T) {
+	id := l.pick(rt)
+	now, err := l.store.Request(l.t.Context(), l.owner, id)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	verdict := rapid.SampledFrom([]rayslice.Verdict{rayslice.VerdictApprove, rayslice.VerdictReturn, rayslice.VerdictReject}).Draw(rt, "verdict")
+	d := rayslice.Decision{Verdict: verdict, Revision: now.Revision, Answer: "because"}
+	cost := now.Charge
+	if verdict == rayslice.VerdictApprove && rapid.Bool().Draw(rt, "a part") {
+		terms := now.Draft.AsAsked()
+		terms.Groups[0].Workers = rapid.IntRange(1, terms.Groups[0].Workers).Draw(rt, "workers granted")
+		granted, err := now.Draft.Grant(terms)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		d.Terms, cost = &terms, granted.Charge()
+	}
+	r, err := l.store.DecideRequest(l.t.Context(), l.lead, id, d)
+	switch open := l.states[id].Open(); {
+	case open && err == nil && r.State == verdict.State():
+		l.states[id], l.costs[id] = r.State, cost
+	case !open && (rayslice.KindOf(err) == rayslice.KindConflict || err == nil && r.State == l.states[id]):
+	default:
+		rt.Fatalf("%s from %s: %s, %v", verdict, l.states[id], r.State, err)
 	}
 }
 

@@ -92,9 +92,8 @@ func TestWorkForTheReconciler(t *testing.T) {
 	live := mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
 	justStopped := mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
 	longStopped := mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
-	if _, err := s.CreatePending(t.Context(), people.Ada, storetest.Draft(1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	needLead(t, s, people)
+	mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
 	mustStop(t, s, people.Ada, justStopped.ID)
 	mustStop(t, s, people.Ada, longStopped.ID)
 	storetest.Exec(t, `UPDATE requests SET state_since = now() - interval '61 minutes' WHERE id = $1`, longStopped.ID)

@@ -23,6 +23,27 @@ func mustCreate(t testing.TB, s *store.Store, actor rayslice.User, draft rayslic
 }
 
 // mustMove takes a request from state to state, without any reason.
+// needLead makes every request of the team "vision" wait for a lead.
+func needLead(t testing.TB, s *store.Store, people storetest.People) {
+	t.Helper()
+	if err := s.SetRules(t.Context(), people.Lea, "vision", rayslice.Rules{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustDecide(t testing.TB, s *store.Store, actor rayslice.User, id string, d rayslice.Decision) rayslice.Request {
+	t.Helper()
+	r, err := s.DecideRequest(t.Context(), actor, id, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func approve(revision int) rayslice.Decision {
+	return rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: revision}
+}
+
 func mustMove(t testing.TB, s *store.Store, id string, states ...rayslice.State) {
 	t.Helper()
 	for i, to := range states[1:] {

@@ -1,0 +1,325 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store/storetest"
+)
+
+// TestRulesDecideWhatStartsAtOnce sends one request after the other to a team that has set rules.
+func TestRulesDecideWhatStartsAtOnce(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 100})
+	rules := rayslice.Rules{Auto: rayslice.Charge{GiB: 16}, AutoHours: 8, Member: &rayslice.Charge{GiB: 24}, MaxHours: 48}
+	if err := s.SetRules(t.Context(), people.Lea, "vision", rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what    string
+		actor   rayslice.User
+		workers int
+		hours   int
+		want    string
+		args    map[string]any
+	}{
+		{"small enough", people.Ada, 2, 8, rayslice.ReasonAutoApproved, nil},
+		{"too large", people.Bob, 3, 8, rayslice.ReasonNeedsLeadGiB, map[string]any{"asked": 24, "most": 16}},
+		{"too long", people.Bob, 1, 9, rayslice.ReasonNeedsLeadHours, map[string]any{"asked": 9, "most": 8}},
+		{"exactly the member's share", people.Ada, 1, 8, rayslice.ReasonAutoApproved, nil},
+		{"over the member's share", people.Ada, 1, 8, rayslice.ReasonNeedsLeadShare, map[string]any{"asked": 8, "held": 24, "most": 24, "unit": "gib"}},
+		{"a lead by the same rules", people.Lea, 3, 8, rayslice.ReasonNeedsLeadGiB, map[string]any{"asked": 24, "most": 16}},
+	} {
+		draft := storetest.Draft(step.workers, 8)
+		draft.Hours = step.hours
+		foreseen, err := s.WouldDecide(t.Context(), step.actor, draft)
+		if want := (rayslice.Reason{Code: step.want, Args: step.args}); err != nil || !cmp.Equal(foreseen, want) {
+			t.Errorf("%s: foreseen %v, %v; want %v", step.what, foreseen, err, want)
+		}
+		r := mustCreate(t, s, step.actor, draft)
+		state := rayslice.StatePending
+		if step.want == rayslice.ReasonAutoApproved {
+			state = rayslice.StateApproved
+		}
+		if r.State != state || !cmp.Equal(r.Reason, foreseen) {
+			t.Errorf("%s: %s %v; want %s %v", step.what, r.State, r.Reason, state, foreseen)
+		}
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 16 + 24 + 8 + 8 + 8 + 24})
+	long := storetest.Draft(1, 1)
+	long.Hours = 49
+	_, err := s.CreateRequest(t.Context(), people.Ada, long, "")
+	wantField(t, err, "hours", rayslice.CodeRange)
+}
+
+// TestShareHoldsInParallel sends ten requests of one member at once: the share is theirs once.
+func TestShareHoldsInParallel(t *testing.T) {
+	stores := replicas(t)
+	people := storetest.Fill(t, stores[0], rayslice.Charge{GiB: 100})
+	rules := rayslice.Rules{Auto: rayslice.Charge{GiB: 8}, AutoHours: 8, Member: &rayslice.Charge{GiB: 16}}
+	if err := stores[0].SetRules(t.Context(), people.Lea, "vision", rules); err != nil {
+		t.Fatal(err)
+	}
+	inParallel(10, func(i int) {
+		if _, err := stores[i%2].CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 8), ""); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := count(t, `SELECT count(*) FROM requests WHERE state = 'approved'`); n != 2 {
+		t.Errorf("%d started at once, want 2", n)
+	}
+	wantUsed(t, stores[0], rayslice.Charge{GiB: 80})
+}
+
+// TestALeadGrantsLess walks from a question over a change to a smaller grant.
+func TestALeadGrantsLess(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 40})
+	needLead(t, s, people)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(4, 8))
+	asked := mustDecide(t, s, people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictReturn, Revision: 1, Answer: "Why so many?"})
+	if asked.State != rayslice.StateReturned || asked.Answer != "Why so many?" || asked.DecidedBy != "Lea" || !asked.DecidedAt.IsZero() {
+		t.Errorf("got %+v, want it asked back and undecided", asked)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 32})
+
+	smaller := storetest.Draft(3, 8)
+	sent, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 1, smaller, "Three will do.")
+	if err != nil || sent.State != rayslice.StatePending || sent.Revision != 2 || sent.Draft.Groups[0].Workers != 3 || sent.Reason.Code != rayslice.ReasonNeedsLeadGiB {
+		t.Fatalf("got %+v, %v", sent, err)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 24})
+	again, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 1, smaller, "Three will do.")
+	if err != nil || again.Revision != 2 {
+		t.Errorf("sent twice: revision %d, %v; want 2", again.Revision, err)
+	}
+
+	_, err = s.DecideRequest(t.Context(), people.Lea, r.ID, approve(1))
+	if e := refusal(t, err, rayslice.KindConflict); e.Code != "revision_changed" {
+		t.Errorf("a decision about what was asked before: %v", err)
+	}
+	terms := sent.Draft.AsAsked()
+	terms.Hours, terms.Groups[0].Workers, terms.Groups[0].GiB = 2, 2, 4
+	granted := mustDecide(t, s, people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 2, Terms: &terms})
+	group := granted.Draft.Groups[0]
+	if granted.State != rayslice.StateApproved || group.Workers != 2 || group.GiB != 4 || granted.Asked == nil || !cmp.Equal(*granted.Asked, smaller) {
+		t.Errorf("got %+v, asked %+v", granted, granted.Asked)
+	}
+	if lives := granted.EndsAt.Sub(granted.DecidedAt); lives.Hours() != 2 {
+		t.Errorf("lives %v, want 2 h", lives)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 8})
+	twice := mustDecide(t, s, people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 2, Terms: &terms})
+	if twice.State != rayslice.StateApproved {
+		t.Errorf("decided twice by the same lead: %s", twice.State)
+	}
+	wantAuditChains(t)
+	if n := count(t, `SELECT count(*) FROM audit WHERE request_id = $1`, r.ID); n != 4 {
+		t.Errorf("%d entries, want create, return, resend and approve", n)
+	}
+}
+
+// TestWhoMayDecide is B113, B115 and B116 where every door ends.
+func TestWhoMayDecide(t *testing.T) {
+	database := t // subtests share its database
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 40})
+	needLead(t, s, people)
+	asAdmin := people.Ada
+	asAdmin.Admin = true
+	asLead := people.Ada
+	asLead.Roles = map[string]rayslice.Role{"vision": rayslice.RoleLead}
+	disabled := people.Lea
+	disabled.Disabled = true
+	for who, tc := range map[string]struct {
+		actor rayslice.User
+		kind  rayslice.Kind // "" = may
+		code  string
+	}{
+		"its owner":                {people.Ada, rayslice.KindForbidden, "decide_own"},
+		"its owner, a lead":        {asLead, rayslice.KindForbidden, "decide_own"},
+		"its owner, an admin":      {asAdmin, rayslice.KindForbidden, "decide_own"},
+		"another member":           {people.Bob, rayslice.KindForbidden, "decide_not_lead"},
+		"a member of another team": {people.Sam, rayslice.KindNotFound, "not_found"},
+		"nobody":                   {rayslice.User{}, rayslice.KindNotFound, "not_found"},
+		"a token of the lead":      {people.Lea.ByToken(7, "", rayslice.Scopes()), rayslice.KindForbidden, "decide_by_token"},
+		"a token of the owner":     {asLead.ByToken(7, "", rayslice.Scopes()), rayslice.KindForbidden, "decide_by_token"},
+		"a disabled lead":          {disabled, rayslice.KindForbidden, "decide_not_lead"},
+		"the lead":                 {people.Lea, "", ""},
+		"an admin":                 {people.Root, "", ""},
+	} {
+		t.Run(who, func(t *testing.T) {
+			r := mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
+			before := count(database, `SELECT count(*) FROM audit WHERE action = 'refuse'`)
+			_, err := s.DecideRequest(t.Context(), tc.actor, r.ID, approve(1))
+			now, readErr := s.Work(t.Context(), rayslice.System, r.ID)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			refused := count(database, `SELECT count(*) FROM audit WHERE action = 'refuse'`) - before
+			switch {
+			case tc.kind == "":
+				if err != nil || now.State != rayslice.StateApproved {
+					t.Errorf("%s, %v; want it approved", now.State, err)
+				}
+			case refusal(t, err, tc.kind).Code != tc.code || now.State != rayslice.StatePending:
+				t.Errorf("%v, %s; want %s and nothing changed", err, now.State, tc.code)
+			case tc.kind == rayslice.KindForbidden && refused != 1:
+				t.Errorf("%d refusals in the audit log, want 1", refused)
+			}
+		})
+	}
+}
+
+// TestT02TwoLeadsDecideAtOnce lets two leads on two replicas decide differently in the same moment.
+func TestT02TwoLeadsDecideAtOnce(t *testing.T) {
+	stores := replicas(t)
+	people := storetest.Fill(t, stores[0], rayslice.Charge{GiB: 40})
+	needLead(t, stores[0], people)
+	leads := [2]rayslice.User{people.Lea, people.Root}
+	verdicts := [2]rayslice.Decision{approve(1), {Verdict: rayslice.VerdictReject, Revision: 1, Answer: "no"}}
+	for round := range 100 {
+		r := mustCreate(t, stores[0], people.Ada, storetest.Draft(1, 8))
+		if round%2 == 0 {
+			verdicts[1] = approve(1)
+		} else {
+			verdicts[1] = rayslice.Decision{Verdict: rayslice.VerdictReject, Revision: 1, Answer: "no"}
+		}
+		var errs [2]error
+		inParallel(2, func(i int) { _, errs[i] = stores[i].DecideRequest(t.Context(), leads[i], r.ID, verdicts[i]) })
+		loser := 0
+		if errs[0] == nil {
+			loser = 1
+		}
+		e := refusal(t, errs[loser], rayslice.KindConflict)
+		if errs[1-loser] != nil || e.Code != "decided_already" || e.Args["who"] != leads[1-loser].Name {
+			t.Fatalf("got %v and %v, want one decision and one refusal that names who decided", errs[0], errs[1])
+		}
+		if n := count(t, `SELECT count(*) FROM audit WHERE request_id = $1 AND action IN ('approve', 'reject')`, r.ID); n != 1 {
+			t.Fatalf("%d decisions in the audit log", n)
+		}
+		if verdicts[1-loser].Verdict == rayslice.VerdictApprove {
+			mustStop(t, stores[0], people.Ada, r.ID)
+		}
+	}
+	wantUsed(t, stores[0], rayslice.Charge{})
+	wantAuditChains(t)
+}
+
+// TestResendAgainstDecision races the owner's change with the lead's approval: nothing that the lead has not seen starts.
+func TestResendAgainstDecision(t *testing.T) {
+	stores := replicas(t)
+	people := storetest.Fill(t, stores[0], rayslice.Charge{GiB: 20})
+	needLead(t, stores[0], people)
+	for range 100 {
+		r := mustCreate(t, stores[0], people.Ada, storetest.Draft(1, 8))
+		var decideErr, resendErr error
+		inParallel(2, func(i int) {
+			if i == 0 {
+				_, decideErr = stores[0].DecideRequest(t.Context(), people.Lea, r.ID, approve(1))
+				return
+			}
+			_, resendErr = stores[1].ResendRequest(t.Context(), people.Ada, r.ID, 1, storetest.Draft(2, 8), "")
+		})
+		now, err := stores[0].Work(t.Context(), rayslice.System, r.ID)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case decideErr == nil && rayslice.KindOf(resendErr) == rayslice.KindConflict && now.State == rayslice.StateApproved && now.Charge.GiB == 8:
+		case resendErr == nil && rayslice.KindOf(decideErr) == rayslice.KindConflict && now.State == rayslice.StatePending && now.Charge.GiB == 16:
+		default:
+			t.Fatalf("%s with %d GiB; decide said %v, resend %v", now.State, now.Charge.GiB, decideErr, resendErr)
+		}
+		wantUsed(t, stores[0], now.Charge)
+		if _, err := stores[0].StopRequest(t.Context(), people.Ada, r.ID); err != nil {
+			t.Fatal(err)
+		}
+		if now.State == rayslice.StateApproved {
+			mustMove(t, stores[0], r.ID, rayslice.StateStopping, rayslice.StateStopped)
+		}
+	}
+	wantUsed(t, stores[0], rayslice.Charge{})
+}
+
+// TestResendChargesTheDifference also when the limit has shrunk below what is used.
+func TestResendChargesTheDifference(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 20})
+	needLead(t, s, people)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(2, 8))
+	_, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 1, storetest.Draft(3, 8), "")
+	if e := refusal(t, err, rayslice.KindOverQuota); e.Args["asked_gib"] != 8 || e.Args["left_gib"] != 4 {
+		t.Errorf("got %v, want 8 more asked and 4 left", err)
+	}
+	storetest.Exec(t, `UPDATE quotas SET limit_gib = 10 WHERE team = 'vision'`)
+	if _, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 1, storetest.Draft(1, 12), ""); err != nil {
+		t.Error(err)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 12})
+	_, err = s.ResendRequest(t.Context(), people.Bob, r.ID, 2, storetest.Draft(1, 1), "")
+	if e := refusal(t, err, rayslice.KindForbidden); e.Code != "change_not_owner" {
+		t.Errorf("another member: %v", err)
+	}
+	other := storetest.Draft(1, 1)
+	other.Team = "speech"
+	_, err = s.ResendRequest(t.Context(), people.Ada, r.ID, 2, other, "")
+	wantField(t, err, "team", rayslice.CodeTeamUnknown)
+	auto := rayslice.Rules{Auto: rayslice.Charge{GiB: 8}, AutoHours: 24}
+	if err := s.SetRules(t.Context(), people.Lea, "vision", auto); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 2, storetest.Draft(1, 8), "")
+	if err != nil || now.State != rayslice.StateApproved || now.Reason.Code != rayslice.ReasonAutoApproved {
+		t.Errorf("%s %v, %v; want it to start at once", now.State, now.Reason, err)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 8})
+	wantAuditChains(t)
+}
+
+// TestALimitThatIsDueShrinksByItself charges against a raise that has ended and that nobody has swept yet.
+func TestALimitThatIsDueShrinksByItself(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	storetest.Exec(t, `
+		INSERT INTO grants (team, gib, cards, base, until_at, granted_by) VALUES ('vision', 8, 0, false, now() + interval '1 hour', 'Root')`)
+	storetest.Exec(t, `UPDATE quotas SET limit_gib = 16, limit_until = now() + interval '1 hour' WHERE team = 'vision'`)
+	first := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	storetest.Exec(t, `UPDATE grants SET until_at = now() WHERE NOT base`)
+	storetest.Exec(t, `UPDATE quotas SET limit_until = now() WHERE team = 'vision'`)
+	_, err := s.CreateRequest(t.Context(), people.Bob, storetest.Draft(1, 1), "")
+	if e := refusal(t, err, rayslice.KindOverQuota); e.Args["limit_gib"] != 8 {
+		t.Errorf("got %v, want the limit back at 8", err)
+	}
+	mustStop(t, s, people.Ada, first.ID)
+	if _, err := s.CreateRequest(t.Context(), people.Bob, storetest.Draft(1, 8), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetRulesNeedsALead(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	for who, tc := range map[string]struct {
+		actor rayslice.User
+		want  rayslice.Kind
+	}{
+		"a member":            {people.Ada, rayslice.KindForbidden},
+		"a stranger":          {people.Sam, rayslice.KindNotFound},
+		"a token of the lead": {people.Lea.ByToken(1, "", rayslice.Scopes()), rayslice.KindForbidden},
+		"the lead":            {people.Lea, ""},
+		"an admin":            {people.Root, ""},
+	} {
+		if err := s.SetRules(t.Context(), tc.actor, "vision", rayslice.Rules{AutoHours: 3}); rayslice.KindOf(err) != tc.want {
+			t.Errorf("%s: %v, want %q", who, err, tc.want)
+		}
+	}
+	got, err := s.Rules(t.Context(), people.Ada, "vision")
+	if err != nil || got.AutoHours != 3 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := s.Rules(t.Context(), people.Sam, "vision"); rayslice.KindOf(err) != rayslice.KindNotFound {
+		t.Errorf("a stranger reads rules: %v", err)
+	}
+}
