@@ -101,6 +101,11 @@ bench-page: build ## measure the server time of a request's page among 200 clust
 	@.ci/install postgres
 	@go run ./bench/page $(BENCH) $(ARGS)
 
+.PHONY: bench-quota
+bench-quota: build ## measure accepted requests per second on a team's quota, beside pgbench
+	@.ci/install postgres
+	@go run ./bench/quota $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

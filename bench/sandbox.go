@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -25,14 +26,21 @@ type Sandbox struct {
 	bin, dir string
 }
 
-// Up starts a sandbox without fsync in the folder dir, from the programs in bin; what an earlier benchmark left there is
+// WithFsync lets the Postgres of Up wait for its disk.
+const WithFsync = "--fsync"
+
+// Up starts a sandbox, without fsync unless more has WithFsync, in the folder dir, from the programs in bin; what an earlier benchmark left there is
 // forgotten. more are further flags of `sandbox up`. Call Down in any case.
 func Up(ctx context.Context, bin, dir string, more ...string) (*Sandbox, error) {
 	s := &Sandbox{bin: bin, dir: dir}
 	if err := s.command(ctx, "reset"); err != nil {
 		return s, err
 	}
-	if err := s.command(ctx, "up", append([]string{"--no-fsync", "--detach"}, more...)...); err != nil {
+	flags := append([]string{"--detach"}, slices.DeleteFunc(slices.Clone(more), func(flag string) bool { return flag == WithFsync })...)
+	if len(flags) == len(more)+1 {
+		flags = append(flags, "--no-fsync")
+	}
+	if err := s.command(ctx, "up", flags...); err != nil {
 		return s, err
 	}
 	content, err := os.ReadFile(filepath.Join(dir, "state.json"))

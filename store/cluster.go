@@ -92,7 +92,8 @@ func (s *Store) SaveCluster(ctx context.Context, actor rayslice.User, c rayslice
 		case err != nil || !changed:
 			return err
 		}
-		return notify(ctx, tx, Change{Kind: KindCluster, ID: c.RequestID})
+		notify(tx, Change{Kind: KindCluster, ID: c.RequestID})
+		return nil
 	})
 }
 
@@ -148,6 +149,7 @@ func (s *Store) SaveFleet(ctx context.Context, actor rayslice.User, f rayslice.F
 		if err != nil || !changed {
 			return err
 		}
-		return notify(ctx, tx, Change{Kind: KindFleet})
+		notify(tx, Change{Kind: KindFleet})
+		return nil
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/rayslice/rayslice"
 )
@@ -22,20 +23,32 @@ const maxKeyLength = 255
 // that the rules forbid, KindOverQuota with the numbers. With an idempotency key ("" = none) the same user's same draft gives the request of the first time;
 // another draft is KindInvalid, code "idempotency_key_reused". When the connection is lost, also in the middle of COMMIT,
 // the true result is found out and returned; nothing is ever charged twice.
-func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, idempotencyKey string) (rayslice.Request, error) {
+func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, key string) (rayslice.Request, error) {
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Request{}, errTeamUnknown
 	}
-	if err := checkKey(idempotencyKey); err != nil {
+	if err := checkKey(key); err != nil {
+		return rayslice.Request{}, err
+	}
+	bound, err := newIdempotencyKey(key, draft)
+	if err != nil {
 		return rayslice.Request{}, err
 	}
 	id := rayslice.NewRequestID() // one id for every try, so that a try sees what an earlier one has committed
 	var created rayslice.Request
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		var err error
-		created, err = createRequest(ctx, tx, actor, draft, id, idempotencyKey)
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		created, err = createRequest(ctx, tx, actor, draft, id, bound)
 		return err
 	})
+	switch sqlState(err) {
+	case codeUnique: // sent before
+		err = s.inTx(ctx, func(tx pgx.Tx) error {
+			created, err = found(ctx, tx, actor, id, bound)
+			return err
+		})
+	case codeForeignKey: // the team was removed while the actor's session still named it
+		err = errTeamUnknown
+	}
 	if refusal := overQuota(err); refusal != nil {
 		err = s.refuse(ctx, actor, rayslice.AuditEntry{Team: draft.Team}, refusal)
 	}
@@ -68,112 +81,190 @@ func overQuota(err error) *rayslice.Error {
 	return nil
 }
 
-// createRequest makes one request, unless the key or an earlier try of the same call already has. The first insert waits
-// for an earlier try that is still in its COMMIT. The charge comes last, to hold the team's quota row as briefly as
-// possible.
-func createRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id, key string) (rayslice.Request, error) {
-	if key != "" {
-		first, err := claimKey(ctx, tx, actor, draft, id, key)
+// createRequest makes one request. Where the key or an earlier try of the same call already has, that one is returned, or
+// the error is codeUnique and found says what there is.
+func createRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id string, key idempotencyKey) (rayslice.Request, error) {
+	why, err := decide(ctx, tx, actor.ID, draft, id)
+	if err != nil {
+		return rayslice.Request{}, err
+	}
+	r := rayslice.Request{
+		ID: id, Draft: draft, Team: draft.Team, Owner: rayslice.User{ID: actor.ID, Name: actor.Name, Email: actor.Email},
+		State: rayslice.StatePending, Reason: why, Charge: draft.Charge(), Revision: 1,
+	}
+	if why.Code == rayslice.ReasonAutoApproved {
+		r.State = rayslice.StateApproved
+	}
+	err = insertCharged(ctx, tx, actor, &r, key)
+	for errors.Is(err, pgx.ErrNoRows) {
+		earlier, findErr := found(ctx, tx, actor, id, key)
+		if !errors.Is(findErr, pgx.ErrNoRows) {
+			return earlier, findErr // it may be this very request that has taken the quota
+		}
+		if err = whyNotTaken(ctx, tx, draft.Team, r.Charge); err == nil { // somebody gave quota back meanwhile
+			err = insertCharged(ctx, tx, actor, &r, key)
+		}
+	}
+	if err != nil {
+		return rayslice.Request{}, err
+	}
+	notify(tx, Change{Kind: KindRequest, ID: id})
+	return r, nil
+}
+
+// insertCharged takes the quota and writes the request with its ledger row, its audit rows and its key, in one statement:
+// the quota row is locked for no longer than that and the COMMIT. pgx.ErrNoRows when the quota does not allow it.
+func insertCharged(ctx context.Context, tx pgx.Tx, actor rayslice.User, r *rayslice.Request, key idempotencyKey) error {
+	reason, err := reasonJSON(r.Reason)
+	if err != nil {
+		return err
+	}
+	var ends pgtype.Timestamptz
+	err = tx.QueryRow(ctx, `
+		WITH charged AS (
+			UPDATE quotas
+			SET
+				used_gib = used_gib + $3::bigint,
+				used_cards = used_cards + $4::bigint
+			WHERE team = $2
+				AND (limit_until IS NULL OR limit_until > now())
+				AND ($3::bigint = 0 OR used_gib + $3 <= limit_gib)
+				AND ($4::bigint = 0 OR used_cards + $4 <= limit_cards)
+			RETURNING team
+		), created AS (
+			INSERT INTO requests (
+				id,
+				team,
+				owner_id,
+				name,
+				hours,
+				draft,
+				state,
+				reason,
+				decided_at,
+				ends_at
+			)
+			SELECT
+				$1,
+				team,
+				$5,
+				$6,
+				$7,
+				$8,
+				$9,
+				$10,
+				CASE WHEN $9 = 'approved' THEN now() END,
+				CASE WHEN $9 = 'approved' THEN now() + make_interval(hours => $7) END
+			FROM charged
+			RETURNING
+				team,
+				created_at,
+				ends_at
+		), ledger AS (
+			INSERT INTO charges (
+				request_id,
+				team,
+				gib,
+				cards
+			)
+			SELECT
+				$1,
+				team,
+				$3,
+				$4
+			FROM created
+		), keyed AS (
+			INSERT INTO idempotency_keys (
+				user_id,
+				key,
+				body_hash,
+				request_id
+			)
+			SELECT
+				$5,
+				$11,
+				$12,
+				$1
+			FROM created
+			WHERE $11 <> ''
+		), audited AS (
+			INSERT INTO audit (
+				actor_id,
+				actor,
+				via,
+				action,
+				request_id,
+				team,
+				from_state,
+				to_state,
+				reason
+			)
+			SELECT
+				step.actor_id,
+				step.actor,
+				step.via,
+				step.action,
+				$1,
+				created.team,
+				step.from_state,
+				step.to_state,
+				step.reason
+			FROM created
+			CROSS JOIN (
+				VALUES
+					(1, $5::bigint, $13, coalesce((SELECT prefix FROM tokens WHERE id = $14), ''), 'create', '', 'pending', CASE WHEN $9 = 'pending' THEN $10::jsonb END),
+					(2, NULL, $15, '', 'approve', 'pending', 'approved', $10::jsonb)
+			) step (n, actor_id, actor, via, action, from_state, to_state, reason)
+			WHERE step.n = 1 OR $9 = 'approved'
+			ORDER BY step.n
+		)
+		SELECT
+			created.created_at,
+			created.ends_at,
+			t.namespace
+		FROM created
+		JOIN teams t ON t.name = created.team`,
+		r.ID, r.Team, r.Charge.GiB, r.Charge.Cards, actor.ID, r.Draft.Name, r.Draft.Hours, r.Draft, r.State, reason,
+		key.key, key.hash, actor.Name, actor.TokenID, rayslice.System.Name).Scan(&r.CreatedAt, &ends, &r.Namespace)
+	r.CreatedAt = r.CreatedAt.UTC()
+	r.SentAt, r.StateSince, r.EndsAt = r.CreatedAt, r.CreatedAt, ends.Time.UTC()
+	if ends.Valid {
+		r.DecidedAt = r.CreatedAt
+	}
+	return err
+}
+
+// found returns what a call, or an earlier try of it, has made already: the request of the key, or else of the id.
+func found(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string, key idempotencyKey) (rayslice.Request, error) {
+	if key.key != "" {
+		var hash []byte
+		err := tx.QueryRow(ctx, `
+			SELECT
+				body_hash,
+				request_id
+			FROM idempotency_keys
+			WHERE user_id = $1 AND key = $2`, actor.ID, key.key).Scan(&hash, &id)
 		if err != nil {
 			return rayslice.Request{}, err
 		}
-		id = first
-	}
-	fresh, err := insertRequest(ctx, tx, actor, draft, id)
-	if err != nil {
-		return rayslice.Request{}, err
-	}
-	if fresh {
-		err = submit(ctx, tx, actor, draft, id)
-	}
-	if err != nil {
-		return rayslice.Request{}, err
+		if !bytes.Equal(hash, key.hash) {
+			return rayslice.Request{}, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "idempotency_key_reused"}
+		}
 	}
 	return request(ctx, tx, id)
 }
 
-// submit records the new request, approves it where the rules let it start at once, and charges for it.
-func submit(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id string) error {
-	why, err := decide(ctx, tx, actor.ID, draft, id)
-	if err != nil {
-		return err
-	}
-	created := rayslice.AuditEntry{Action: "create", RequestID: id, Team: draft.Team, To: rayslice.StatePending}
-	if why.Code != rayslice.ReasonAutoApproved {
-		created.Reason = why
-	}
-	if err := audit(ctx, tx, actor, created); err != nil {
-		return err
-	}
-	if err := settle(ctx, tx, id, why); err != nil {
-		return err
-	}
-	return charge(ctx, tx, id, draft.Team, draft.Charge())
+// idempotencyKey binds a caller's key to what was sent with it; the zero key binds nothing.
+type idempotencyKey struct {
+	key  string
+	hash []byte // SHA-256 of the draft
 }
 
-// settle approves a pending request that starts at once; one that waits for a lead only gets its reason, which is no
-// transition.
-func settle(ctx context.Context, tx pgx.Tx, id string, why rayslice.Reason) error {
-	c := change{id: id, from: rayslice.StatePending, to: rayslice.StatePending, reason: why}
-	if why.Code == rayslice.ReasonAutoApproved {
-		c.to = rayslice.StateApproved
-		return transition(ctx, tx, rayslice.System, c)
+func newIdempotencyKey(key string, draft rayslice.RequestDraft) (idempotencyKey, error) {
+	if key == "" {
+		return idempotencyKey{}, nil
 	}
-	if _, err := updateState(ctx, tx, c); err != nil {
-		return err
-	}
-	return notify(ctx, tx, Change{Kind: KindRequest, ID: c.id})
-}
-
-// insertRequest writes the pending request; false when an earlier try of the same call has been committed.
-func insertRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id string) (bool, error) {
-	tag, err := tx.Exec(ctx, `
-		INSERT INTO requests (
-			id,
-			team,
-			owner_id,
-			name,
-			hours,
-			draft,
-			state
-		)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (id) DO NOTHING`,
-		id, draft.Team, actor.ID, draft.Name, draft.Hours, draft, rayslice.StatePending)
-	if sqlState(err) == codeForeignKey { // the team was removed while the actor's session still named it
-		return false, errTeamUnknown
-	}
-	return tag.RowsAffected() == 1, err
-}
-
-// claimKey binds the actor's key to id, or returns the id it was bound to before.
-func claimKey(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id, key string) (string, error) {
 	body, err := json.Marshal(draft)
-	if err != nil {
-		return "", err
-	}
 	hash := sha256.Sum256(body)
-	tag, err := tx.Exec(ctx, `
-		INSERT INTO idempotency_keys (
-			user_id,
-			key,
-			body_hash,
-			request_id
-		)
-		VALUES ($1, $2, $3, $4)
-		ON CONFLICT (user_id, key) DO NOTHING`, actor.ID, key, hash[:], id)
-	if err != nil || tag.RowsAffected() == 1 {
-		return id, err
-	}
-	var firstHash []byte
-	err = tx.QueryRow(ctx, `
-		SELECT
-			body_hash,
-			request_id
-		FROM idempotency_keys
-		WHERE user_id = $1 AND key = $2`, actor.ID, key).Scan(&firstHash, &id)
-	if err == nil && !bytes.Equal(firstHash, hash[:]) {
-		err = &rayslice.Error{Kind: rayslice.KindInvalid, Code: "idempotency_key_reused"}
-	}
-	return id, err
+	return idempotencyKey{key, hash[:]}, err
 }

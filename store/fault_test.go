@@ -55,7 +55,7 @@ func TestT17AbortedTransactionsAreTriedAgain(t *testing.T) {
 			s := storetest.New(t)
 			people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
 			storetest.Exec(t, injector)
-			for _, what := range []string{"INSERT ON idempotency_keys", "INSERT ON requests", "UPDATE ON requests", "INSERT ON audit", "UPDATE ON quotas", "INSERT ON charges", atCommit} {
+			for _, what := range []string{"INSERT ON idempotency_keys", "INSERT ON requests", "INSERT ON audit", "UPDATE ON quotas", "INSERT ON charges", atCommit} {
 				chargeInjected(t, s, people.Ada, what, sqlState)
 			}
 			for _, what := range []string{"UPDATE ON requests", "INSERT ON audit", "UPDATE ON charges", "UPDATE ON quotas", atCommit} {

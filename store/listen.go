@@ -35,18 +35,9 @@ const (
 	silentCheck = 30 * time.Second
 )
 
-// notify announces the change when tx commits.
-func notify(ctx context.Context, tx pgx.Tx, c Change) error {
-	payload, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, string(payload))
-	return err
-}
-
-// Listen calls fn for every change, one at a time and in order of commit, until ctx ends, and returns ctx's error. It
-// has a connection of its own, connects again when that is lost, and gives a Resync after every connect. fn must be
+// Listen calls fn for every change, one at a time and soon after its commit, until ctx ends, and returns ctx's error. It
+// has a connection of its own, connects again when that is lost, and gives a Resync after every connect. A change whose portal was killed
+// right after the commit is not heard of, so whoever must not miss one looks at everything now and then. fn must be
 // quick: while it runs nothing else is heard.
 func (s *Store) Listen(ctx context.Context, fn func(Change)) error {
 	if s.pool == nil {

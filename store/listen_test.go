@@ -53,9 +53,14 @@ func TestListenHearsWhatWasCommitted(t *testing.T) {
 	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
 	_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(2, 8), "")
 	wantKind(t, err, rayslice.KindOverQuota) // rolled back, so never heard of
-	mustStop(t, s, people.Ada, r.ID)
 	change := store.Change{Kind: store.KindRequest, ID: r.ID}
-	wantChanges(t, changes, change, change, change) // created, stopping, stopped
+	wantChanges(t, changes, change)
+	if _, err := s.StopRequest(t.Context(), people.Ada, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, changes, change)
+	mustMove(t, s, r.ID, rayslice.StateStopping, rayslice.StateStopped)
+	wantChanges(t, changes, change)
 	storetest.Exec(t, `NOTIFY rayslice_changes, 'not ours'`)
 	wantChanges(t, changes, store.Change{Resync: true})
 }
@@ -108,13 +113,14 @@ func TestSavingTheSameIsSilent(t *testing.T) {
 			t.Errorf("%v (-saved +read):\n%s", err, diff)
 		}
 	}
+	cluster, fleet := store.Change{Kind: store.KindCluster, ID: r.ID}, store.Change{Kind: store.KindFleet}
 	save()
+	wantChanges(t, changes, cluster, fleet)
 	c.ObservedAt, f.ObservedAt = at.Add(time.Minute), at.Add(time.Minute)
 	save()
 	c.HeadAnswers, f.Nodes[0].Ready = true, true
 	save()
-	cluster, fleet := store.Change{Kind: store.KindCluster, ID: r.ID}, store.Change{Kind: store.KindFleet}
-	wantChanges(t, changes, cluster, fleet, cluster, fleet)
+	wantChanges(t, changes, cluster, fleet)
 	mustStop(t, s, people.Ada, r.ID)
 	wantChanges(t, changes, store.Change{Kind: store.KindRequest, ID: r.ID}) // so nothing came in between
 	wantKind(t, s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: "aaaaaaaaaaaa"}), rayslice.KindNotFound)

@@ -98,34 +98,6 @@ func (s *Store) QuotaDrift(ctx context.Context, actor rayslice.User) ([]Drift, e
 	return drifts, answer(err)
 }
 
-// charge takes n from the team's quota and writes the ledger row, or refuses with the numbers as they are now.
-func charge(ctx context.Context, tx pgx.Tx, requestID, team string, n rayslice.Charge) error {
-	return take(ctx, tx, team, n, `
-		WITH charged AS (
-			UPDATE quotas
-			SET
-				used_gib = used_gib + $1::bigint,
-				used_cards = used_cards + $2::bigint
-			WHERE team = $3
-				AND (limit_until IS NULL OR limit_until > now())
-				AND ($1::bigint = 0 OR used_gib + $1 <= limit_gib)
-				AND ($2::bigint = 0 OR used_cards + $2 <= limit_cards)
-			RETURNING team
-		)
-		INSERT INTO charges (
-			request_id,
-			team,
-			gib,
-			cards
-		)
-		SELECT
-			$4,
-			team,
-			$1,
-			$2
-		FROM charged`, n.GiB, n.Cards, team, requestID)
-}
-
 // recharge changes what an undecided request is charged by the difference, which may be negative, or refuses with the
 // numbers. Giving back always succeeds, also where the limit was lowered below what is used.
 func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Charge) error {
@@ -133,7 +105,8 @@ func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Ch
 	if more == (rayslice.Charge{}) {
 		return nil
 	}
-	return take(ctx, tx, r.Team, more, `
+	for {
+		tag, err := tx.Exec(ctx, `
 		WITH charged AS (
 			UPDATE quotas
 			SET
@@ -151,32 +124,32 @@ func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Ch
 			cards = c.cards + $2
 		FROM charged
 		WHERE c.request_id = $4 AND c.released_at IS NULL`, more.GiB, more.Cards, r.Team, r.ID)
-}
-
-// take runs a conditional UPDATE that takes n from the team's quota until it has changed a row, or the numbers say that n
-// does not fit. The UPDATE locks the quota row and looks at it again after waiting, so parallel requests never win more
-// than the limit. A limit that was due to shrink is written anew first. Asking for nothing of a kind fits even when its
-// limit was lowered below what is used, as in rayslice.Quota.Allow.
-func take(ctx context.Context, tx pgx.Tx, team string, n rayslice.Charge, sql string, args ...any) error {
-	for {
-		tag, err := tx.Exec(ctx, sql, args...)
 		if err != nil || tag.RowsAffected() == 1 {
 			return err
 		}
-		if err := refreshLimit(ctx, tx, team, true); err != nil { // a grant may have ended since
+		if err := whyNotTaken(ctx, tx, r.Team, more); err != nil {
 			return err
-		}
-		now, err := quota(ctx, tx, team)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return rayslice.Quota{Team: team}.OverQuota(n) // a team without a quota may hold nothing
-		}
-		if err != nil {
-			return err
-		}
-		if !now.Allow(n) { // else somebody gave quota back between the two statements
-			return now.OverQuota(n)
 		}
 	}
+}
+
+// whyNotTaken says why a conditional UPDATE of the team's quota has changed no row: the numbers, as they are now; nil when
+// they allow it by now. A limit that was due to shrink is written anew first. Asking for nothing of a kind fits even when
+// its limit was lowered below what is used, as in rayslice.Quota.Allow.
+func whyNotTaken(ctx context.Context, tx pgx.Tx, team string, n rayslice.Charge) error {
+	if err := refreshLimit(ctx, tx, team, true); err != nil { // a grant may have ended since
+		return err
+	}
+	now, err := quota(ctx, tx, team)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return rayslice.Quota{Team: team}.OverQuota(n) // a team without a quota may hold nothing
+	case err != nil:
+		return err
+	case !now.Allow(n):
+		return now.OverQuota(n)
+	}
+	return nil
 }
 
 // release gives the request's charge back, once. It does not fail when used has drifted below the charge: a release that

@@ -60,7 +60,10 @@ func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rays
 // takes the quota row first, so that two requests of one member cannot both fit into the same share.
 func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
 	r, err := rules(ctx, tx, draft.Team)
-	if err == nil {
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // the team was removed while the actor's session still named it
+		err = errTeamUnknown
+	case err == nil:
 		err = r.Check(draft)
 	}
 	if err != nil || r.Member == nil {

@@ -22,8 +22,9 @@ type DB interface {
 
 // Store is the way to Postgres. It is safe for concurrent use when its DB is a pool.
 type Store struct {
-	db   DB
-	pool *pgxpool.Pool // nil when db is a transaction
+	db        DB
+	pool      *pgxpool.Pool // nil when db is a transaction
+	announcer *announcer
 }
 
 // sessionDefaults bound how long one statement, one lock or one forgotten transaction can hold others up. The database
@@ -63,11 +64,12 @@ func Open(ctx context.Context, url string) (*Store, error) {
 // New returns a Store on a pool, or on a transaction, inside which its own transactions become savepoints.
 func New(db DB) *Store {
 	pool, _ := db.(*pgxpool.Pool)
-	return &Store{db: db, pool: pool}
+	return &Store{db: db, pool: pool, announcer: &announcer{db: db}}
 }
 
-// Close closes the pool after its connections have been given back.
+// Close closes the pool after what was committed has been announced and its connections have been given back.
 func (s *Store) Close() {
+	s.announcer.senders.Wait()
 	if s.pool != nil {
 		s.pool.Close()
 	}

@@ -23,21 +23,37 @@ const maxTries = 5
 // when an earlier try of the same call has been committed after all, and must do nothing outside the transaction.
 func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	for try := 1; ; try++ {
-		err := s.attempt(ctx, fn)
-		if err == nil || try == maxTries || !worthRetrying(err) || ctx.Err() != nil {
+		changes, err := s.attempt(ctx, fn)
+		if err == nil {
+			return answer(s.announce(ctx, changes))
+		}
+		if try == maxTries || !worthRetrying(err) || ctx.Err() != nil {
 			return answer(err)
 		}
 		pause(ctx, try)
 	}
 }
 
+// transaction is one try of inTx; it collects what to announce when it has been committed.
+type transaction struct {
+	pgx.Tx
+	changes []Change
+}
+
 // attempt sets the isolation explicitly: a database may default to repeatable read, under which the conditional UPDATE of
 // a quota would fail instead of wait.
-func (s *Store) attempt(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	if s.pool == nil {
-		return pgx.BeginFunc(ctx, s.db, fn) // a savepoint in the caller's transaction, whose isolation holds
+func (s *Store) attempt(ctx context.Context, fn func(tx pgx.Tx) error) ([]Change, error) {
+	t := &transaction{}
+	work := func(tx pgx.Tx) error {
+		t.Tx = tx
+		return fn(t)
 	}
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, fn)
+	if s.pool == nil {
+		err := pgx.BeginFunc(ctx, s.db, work) // a savepoint in the caller's transaction, whose isolation holds
+		return t.changes, err
+	}
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, work)
+	return t.changes, err
 }
 
 // pause waits about 10 ms, doubled with every try.

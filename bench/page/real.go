@@ -7,11 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"runtime/pprof"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -81,7 +78,7 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 
 // measure reads pages of different requests, one after another.
 func measure(server http.Handler, asker rayslice.User, requests []rayslice.Request, pages int, report *bench.Report) error {
-	cookie, err := signIn(server, asker)
+	cookie, err := bench.SignIn(server, publicURL, asker)
 	if err != nil {
 		return err
 	}
@@ -117,21 +114,6 @@ func processMillis() float64 {
 		return 0 // it fails for a wrong argument only
 	}
 	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e6
-}
-
-// signIn begins a session and returns its cookie.
-func signIn(server http.Handler, who rayslice.User) (*http.Cookie, error) {
-	form := url.Values{"user": {strconv.FormatInt(who.ID, 10)}}
-	r := httptest.NewRequest(http.MethodPost, publicURL+"/signin", strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", publicURL)
-	w := httptest.NewRecorder()
-	server.ServeHTTP(w, r)
-	cookies := w.Result().Cookies()
-	if len(cookies) == 0 {
-		return nil, errors.New("sign-in gave no cookie: " + w.Body.String())
-	}
-	return cookies[0], nil
 }
 
 // running makes n requests that look as if they ran: four workers, a head and twenty events.
