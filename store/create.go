@@ -19,10 +19,11 @@ import (
 const maxKeyLength = 255
 
 // CreateRequest charges the team's quota for the draft, which must be normalized and valid, and returns the new request.
-// By the team's rules it is approved at once or waits for a lead. Refusals: an invalid field "team" when the actor may not ask there, fields
-// that the rules forbid, KindOverQuota with the numbers. With an idempotency key ("" = none) the same user's same draft gives the request of the first time;
-// another draft is KindInvalid, code "idempotency_key_reused". When the connection is lost, also in the middle of COMMIT,
-// the true result is found out and returned; nothing is ever charged twice.
+// By the team's rules it is approved at once or waits for a lead. Refusals: an invalid field "team" when the actor may not
+// ask there, fields that the rules forbid, KindOverQuota with the numbers. With an idempotency key ("" = none) the same
+// user's same draft gives the request of the first time; another draft is KindInvalid, code "idempotency_key_reused". When
+// the connection is lost, also in the middle of COMMIT, the true result is found out and returned; nothing is ever charged
+// twice.
 func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, key string) (rayslice.Request, error) {
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Request{}, errTeamUnknown
@@ -34,18 +35,16 @@ func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft ra
 	if err != nil {
 		return rayslice.Request{}, err
 	}
-	id := rayslice.NewRequestID() // one id for every try, so that a try sees what an earlier one has committed
+	n := newcomer{actor: actor, draft: draft, key: bound, id: rayslice.NewRequestID()}
 	var created rayslice.Request
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		created, err = createRequest(ctx, tx, actor, draft, id, bound)
+	err = s.retry(ctx, func() error {
+		created, err = s.createRequest(ctx, n)
 		return err
 	})
 	switch sqlState(err) {
 	case codeUnique: // sent before
-		err = s.inTx(ctx, func(tx pgx.Tx) error {
-			created, err = found(ctx, tx, actor, id, bound)
-			return err
-		})
+		created, err = n.found(ctx, s.db)
+		err = answer(err)
 	case codeForeignKey: // the team was removed while the actor's session still named it
 		err = errTeamUnknown
 	}
@@ -81,46 +80,88 @@ func overQuota(err error) *rayslice.Error {
 	return nil
 }
 
-// createRequest makes one request. Where the key or an earlier try of the same call already has, that one is returned, or
-// the error is codeUnique and found says what there is.
-func createRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RequestDraft, id string, key idempotencyKey) (rayslice.Request, error) {
-	why, err := decide(ctx, tx, actor.ID, draft, id)
+// newcomer is a request that is about to be made. It has one id for every try, so that a try sees what an earlier one has
+// committed.
+type newcomer struct {
+	actor rayslice.User
+	draft rayslice.RequestDraft
+	key   idempotencyKey
+	id    string
+}
+
+// createRequest makes one request. What starts at once is one statement, which is a transaction by itself; where a
+// member's share counts or a lead must be told, that belongs into the same transaction. Where the key or an earlier try
+// has made it already, that one is returned, or the error is codeUnique and found says what there is.
+func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request, error) {
+	r, err := checkedRules(ctx, s.db, n.draft)
 	if err != nil {
 		return rayslice.Request{}, err
 	}
+	why := r.Decide(n.draft, rayslice.Charge{})
+	if s.pool != nil && r.Member == nil && why.Code == rayslice.ReasonAutoApproved {
+		created, err := n.insert(ctx, s.db, why)
+		if err == nil {
+			err = s.announce(ctx, []Change{{Kind: KindRequest, ID: created.ID}})
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return created, err
+		}
+	}
+	var created rayslice.Request
+	changes, err := s.attempt(ctx, func(tx pgx.Tx) error {
+		why, err := decide(ctx, tx, r, n.actor.ID, n.draft, n.id)
+		if err != nil {
+			return err
+		}
+		created, err = n.insertOrRefuse(ctx, tx, why)
+		notify(tx, Change{Kind: KindRequest, ID: created.ID})
+		return err
+	})
+	if err == nil {
+		err = s.announce(ctx, changes)
+	}
+	return created, err
+}
+
+// insertOrRefuse inserts the request, or says why the quota does not allow it.
+func (n newcomer) insertOrRefuse(ctx context.Context, tx pgx.Tx, why rayslice.Reason) (rayslice.Request, error) {
+	for {
+		created, err := n.insert(ctx, tx, why)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return created, err
+		}
+		earlier, err := n.found(ctx, tx)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return earlier, err // it may be this very request that has taken the quota
+		}
+		if err := whyNotTaken(ctx, tx, n.draft.Team, n.draft.Charge()); err != nil {
+			return rayslice.Request{}, err
+		}
+	}
+}
+
+// insert returns the new request, or pgx.ErrNoRows when the quota does not allow it.
+func (n newcomer) insert(ctx context.Context, db DB, why rayslice.Reason) (rayslice.Request, error) {
 	r := rayslice.Request{
-		ID: id, Draft: draft, Team: draft.Team, Owner: rayslice.User{ID: actor.ID, Name: actor.Name, Email: actor.Email},
-		State: rayslice.StatePending, Reason: why, Charge: draft.Charge(), Revision: 1,
+		ID: n.id, Draft: n.draft, Team: n.draft.Team, Owner: rayslice.User{ID: n.actor.ID, Name: n.actor.Name, Email: n.actor.Email},
+		State: rayslice.StatePending, Reason: why, Charge: n.draft.Charge(), Revision: 1,
 	}
 	if why.Code == rayslice.ReasonAutoApproved {
 		r.State = rayslice.StateApproved
 	}
-	err = insertCharged(ctx, tx, actor, &r, key)
-	for errors.Is(err, pgx.ErrNoRows) {
-		earlier, findErr := found(ctx, tx, actor, id, key)
-		if !errors.Is(findErr, pgx.ErrNoRows) {
-			return earlier, findErr // it may be this very request that has taken the quota
-		}
-		if err = whyNotTaken(ctx, tx, draft.Team, r.Charge); err == nil { // somebody gave quota back meanwhile
-			err = insertCharged(ctx, tx, actor, &r, key)
-		}
-	}
-	if err != nil {
-		return rayslice.Request{}, err
-	}
-	notify(tx, Change{Kind: KindRequest, ID: id})
-	return r, nil
+	err := insertCharged(ctx, db, n.actor, &r, n.key)
+	return r, err
 }
 
 // insertCharged takes the quota and writes the request with its ledger row, its audit rows and its key, in one statement:
 // the quota row is locked for no longer than that and the COMMIT. pgx.ErrNoRows when the quota does not allow it.
-func insertCharged(ctx context.Context, tx pgx.Tx, actor rayslice.User, r *rayslice.Request, key idempotencyKey) error {
+func insertCharged(ctx context.Context, db DB, actor rayslice.User, r *rayslice.Request, key idempotencyKey) error {
 	reason, err := reasonJSON(r.Reason)
 	if err != nil {
 		return err
 	}
 	var ends pgtype.Timestamptz
-	err = tx.QueryRow(ctx, `
+	err = db.QueryRow(ctx, `
 		WITH charged AS (
 			UPDATE quotas
 			SET
@@ -234,24 +275,26 @@ func insertCharged(ctx context.Context, tx pgx.Tx, actor rayslice.User, r *raysl
 	return err
 }
 
-// found returns what a call, or an earlier try of it, has made already: the request of the key, or else of the id.
-func found(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string, key idempotencyKey) (rayslice.Request, error) {
-	if key.key != "" {
+// found returns what an earlier call, or an earlier try of this one, has made already: the request of the key, or else of
+// the id.
+func (n newcomer) found(ctx context.Context, db DB) (rayslice.Request, error) {
+	id := n.id
+	if n.key.key != "" {
 		var hash []byte
-		err := tx.QueryRow(ctx, `
+		err := db.QueryRow(ctx, `
 			SELECT
 				body_hash,
 				request_id
 			FROM idempotency_keys
-			WHERE user_id = $1 AND key = $2`, actor.ID, key.key).Scan(&hash, &id)
+			WHERE user_id = $1 AND key = $2`, n.actor.ID, n.key.key).Scan(&hash, &id)
 		if err != nil {
 			return rayslice.Request{}, err
 		}
-		if !bytes.Equal(hash, key.hash) {
+		if !bytes.Equal(hash, n.key.hash) {
 			return rayslice.Request{}, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "idempotency_key_reused"}
 		}
 	}
-	return request(ctx, tx, id)
+	return request(ctx, db, id)
 }
 
 // idempotencyKey binds a caller's key to what was sent with it; the zero key binds nothing.

@@ -144,7 +144,11 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		}
 		return r, err
 	}
-	why, err := decide(ctx, tx, actor.ID, draft, id)
+	rules, err := checkedRules(ctx, tx, draft)
+	if err != nil {
+		return r, err
+	}
+	why, err := decide(ctx, tx, rules, actor.ID, draft, id)
 	if err != nil {
 		return r, err
 	}

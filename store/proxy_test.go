@@ -22,8 +22,12 @@ const (
 	cutBetween cutting = "COMMIT arrives while the next try waits"
 )
 
-// commitMessage is COMMIT as pgx sends it: a simple query.
-var commitMessage = []byte("Q\x00\x00\x00\x0bcommit\x00")
+// commitMessage is COMMIT as pgx sends it: a simple query. What starts at once commits with its only statement, whose
+// parameters hold the draft's image.
+var (
+	commitMessage = []byte("Q\x00\x00\x00\x0bcommit\x00")
+	oneStatement  = []byte("rayproject/ray")
+)
 
 // commitProxy stands between a Store and Postgres and, once armed, cuts the connection that says COMMIT next.
 type commitProxy struct {
@@ -110,7 +114,7 @@ func (p *commitProxy) serve(t *testing.T, client net.Conn) {
 			return
 		}
 		message := buffer[:n]
-		if bytes.Contains(message, commitMessage) && p.armed.CompareAndSwap(true, false) {
+		if (bytes.Contains(message, commitMessage) || bytes.Contains(message, oneStatement)) && p.armed.CompareAndSwap(true, false) {
 			if err := p.cutAt(client, server, message, &swallow, &replies); err != nil {
 				t.Error(err)
 			}
@@ -153,7 +157,8 @@ func (p *commitProxy) cutAt(client, server net.Conn, commit []byte, swallow *ato
 	return err
 }
 
-// waitForRetry waits until the next try stands before a lock that this transaction holds.
+// waitForRetry waits until the next try stands before a lock that this transaction holds, or has done its work where this
+// transaction, whose only statement has not arrived, holds none.
 func (p *commitProxy) waitForRetry() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -164,9 +169,16 @@ func (p *commitProxy) waitForRetry() error {
 	defer conn.Close(ctx)
 	for waiting := 0; waiting == 0; {
 		err := conn.QueryRow(ctx, `
-			SELECT count(*)
-			FROM pg_stat_activity, pg_sleep(0.01)
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+			SELECT (
+				SELECT count(*)
+				FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'
+			) + (
+				SELECT count(*)
+				FROM requests
+				WHERE state = 'approved'
+			)
+			FROM pg_sleep(0.01)`).Scan(&waiting)
 		if err != nil {
 			return err
 		}

@@ -45,29 +45,31 @@ func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rays
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Reason{}, errTeamUnknown
 	}
-	r, err := rules(ctx, s.db, draft.Team)
+	r, err := checkedRules(ctx, s.db, draft)
 	if err != nil {
-		return rayslice.Reason{}, missing(err, "team")
-	}
-	if err := r.Check(draft); err != nil {
-		return rayslice.Reason{}, err
+		return rayslice.Reason{}, answer(err)
 	}
 	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, "")
 	return r.Decide(draft, held), answer(err)
 }
 
-// decide checks a draft against its team's rules and says whether it starts at once. Where a member's share counts it
-// takes the quota row first, so that two requests of one member cannot both fit into the same share.
-func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
-	r, err := rules(ctx, tx, draft.Team)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows): // the team was removed while the actor's session still named it
-		err = errTeamUnknown
-	case err == nil:
-		err = r.Check(draft)
+// checkedRules returns the rules of the draft's team, or what they forbid in it.
+func checkedRules(ctx context.Context, db DB, draft rayslice.RequestDraft) (rayslice.Rules, error) {
+	r, err := rules(ctx, db, draft.Team)
+	if errors.Is(err, pgx.ErrNoRows) { // the team was removed while the actor's session still named it
+		return r, errTeamUnknown
 	}
-	if err != nil || r.Member == nil {
-		return r.Decide(draft, rayslice.Charge{}), err
+	if err != nil {
+		return r, err
+	}
+	return r, r.Check(draft)
+}
+
+// decide says whether a draft starts at once. Where a member's share counts it takes the quota row first, so that two
+// requests of one member cannot both fit into the same share.
+func decide(ctx context.Context, tx pgx.Tx, r rayslice.Rules, ownerID int64, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
+	if r.Member == nil {
+		return r.Decide(draft, rayslice.Charge{}), nil
 	}
 	if _, err := tx.Exec(ctx, `
 		SELECT

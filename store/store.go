@@ -31,6 +31,7 @@ type Store struct {
 // URL may set others.
 var sessionDefaults = map[string]string{
 	"application_name":                    "rayslice",
+	"default_transaction_isolation":       "read committed", // under another the conditional UPDATE of a quota would fail instead of wait
 	"statement_timeout":                   "30s",
 	"lock_timeout":                        "5s",
 	"idle_in_transaction_session_timeout": "10s", // a cut connection gives its locks back

@@ -22,12 +22,20 @@ const maxTries = 5
 // (serialization, deadlock, lock timeout) or the connection was lost, also in the middle of COMMIT. So fn must be right
 // when an earlier try of the same call has been committed after all, and must do nothing outside the transaction.
 func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	for try := 1; ; try++ {
+	return s.retry(ctx, func() error {
 		changes, err := s.attempt(ctx, fn)
-		if err == nil {
-			return answer(s.announce(ctx, changes))
+		if err != nil {
+			return err
 		}
-		if try == maxTries || !worthRetrying(err) || ctx.Err() != nil {
+		return s.announce(ctx, changes)
+	})
+}
+
+// retry tries again what inTx tries again.
+func (s *Store) retry(ctx context.Context, attempt func() error) error {
+	for try := 1; ; try++ {
+		err := attempt()
+		if err == nil || try == maxTries || !worthRetrying(err) || ctx.Err() != nil {
 			return answer(err)
 		}
 		pause(ctx, try)
