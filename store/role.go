@@ -79,6 +79,70 @@ func userIDs(grants []rayslice.RoleGrant) []int64 {
 	return ids
 }
 
+// insertRole gives a role and records it; one that is held already from the same source, or whose team does not exist,
+// changes nothing.
+func insertRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string, g rayslice.RoleGrant) error {
+	tag, err := tx.Exec(ctx, `
+		INSERT INTO roles (
+			user_id,
+			team,
+			role,
+			source,
+			granted_by
+		)
+		SELECT
+			$1,
+			nullif($2, ''),
+			$3,
+			$4,
+			$5
+		WHERE $2 = '' OR EXISTS (SELECT FROM teams WHERE name = $2)
+		ON CONFLICT (user_id, team, role, source) DO UPDATE
+		SET
+			until_at = NULL
+		WHERE roles.until_at IS NOT NULL`, g.UserID, g.Team, g.Role, g.Source, g.By)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return audit(ctx, tx, actor, roleEntry("grant_role", name, g))
+}
+
+// deleteRole takes one grant back and records it. A seeded one is ended and not deleted, or the next start would give it
+// again. One that does not hold changes nothing.
+func deleteRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string, g rayslice.RoleGrant) error {
+	const which = `
+		WHERE user_id = $1
+			AND team IS NOT DISTINCT FROM nullif($2, '')
+			AND role = $3
+			AND source = $4
+			AND (until_at IS NULL OR until_at > now())`
+	statement := `
+		DELETE FROM roles` + which
+	if g.Source == rayslice.SourceSeed {
+		statement = `
+		UPDATE roles
+		SET
+			until_at = now()` + which
+	}
+	tag, err := tx.Exec(ctx, statement, g.UserID, g.Team, g.Role, g.Source)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return audit(ctx, tx, actor, roleEntry("revoke_role", name, g))
+}
+
+func roleEntry(action, name string, g rayslice.RoleGrant) rayslice.AuditEntry {
+	code := map[string]string{"grant_role": reasonRoleGranted, "revoke_role": reasonRoleRevoked}[action]
+	return rayslice.AuditEntry{Action: action, Subject: name, Team: g.Team, Reason: rayslice.Reason{
+		Code: code, Args: map[string]any{"role": g.Role, "source": g.Source}}}
+}
+
+// What the audit log says about a role that changed.
+const (
+	reasonRoleGranted = "role_granted"
+	reasonRoleRevoked = "role_revoked"
+)
+
 // MaxDeputyDays is how long a lead may be deputised at a time.
 const MaxDeputyDays = 60
 
