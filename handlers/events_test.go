@@ -191,7 +191,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
-	s := p.token(adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
+	s := p.token(p.adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
 	s.event("live")
 	for range 5 { // past the server's limits
 		if m, err := s.next(); err != nil || m.comment != "heartbeat" {

@@ -33,7 +33,7 @@ func TestSecurityHeaders(t *testing.T) {
 		"static":    p.nobody().get("/static/app.css").want(200),
 		"no static": p.nobody().get("/static/no-such").want(404),
 		"stream":    ada.send(http.MethodHead, "/clusters/"+request.ID+"/events", nil).want(200),
-		"API":       p.token(adaToken).get("/api/v1/requests").want(200),
+		"API":       p.token(p.adaToken).get("/api/v1/requests").want(200),
 		"API 401":   p.nobody().get("/api/v1/requests").want(401),
 		"health":    p.nobody().get("/healthz").want(200),
 		"metrics":   p.nobody().get("/metrics").want(200),
@@ -107,7 +107,7 @@ func TestCrossSiteRequests(t *testing.T) {
 		t.Errorf("%d requests, want the one from before", n)
 	}
 	ada.with("Origin", "http://portal.example").post("/clusters", goodForm()).want(http.StatusSeeOther)
-	p.token(adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
+	p.token(p.adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
 }
 
 // TestDNSRebinding keeps a site whose name was pointed at this machine out of the demo, where anybody may be anybody.
@@ -173,10 +173,10 @@ func TestFaultsStayInside(t *testing.T) {
 		}
 	}
 	check(p.as(p.Ada).get("/clusters/" + request.ID + "/yaml").want(http.StatusInternalServerError))
-	check(p.token(adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError))
+	check(p.token(p.adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError))
 	broken = func(rayslice.Request) (string, error) { return "", errors.New(secret) }
 	check(p.as(p.Ada).post("/clusters/preview", goodForm()).want(http.StatusInternalServerError))
-	if got := p.token(adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError).problem(); got.Code != "internal" || got.Detail == "" {
+	if got := p.token(p.adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError).problem(); got.Code != "internal" || got.Detail == "" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -211,7 +211,7 @@ func TestDatabaseAway(t *testing.T) {
 		c.Sessions = sessions
 	})
 	withCookie := p.nobody().with("Cookie", p.server.sessions.Cookie.Name+"=anything")
-	for _, got := range []answer{p.nobody().get("/signin"), withCookie.get("/clusters"), withCookie.post("/signout", nil), p.token(adaToken).get("/api/v1/requests")} {
+	for _, got := range []answer{p.nobody().get("/signin"), withCookie.get("/clusters"), withCookie.post("/signout", nil), p.token(p.adaToken).get("/api/v1/requests")} {
 		got.want(http.StatusServiceUnavailable)
 		if got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "127.0.0.1") || strings.Contains(got.Body.String(), "secret") {
 			t.Errorf("%s: %v\n%s", got.what, got.Header(), got.Body)

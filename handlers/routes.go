@@ -2,9 +2,11 @@ package handlers
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/static"
 )
 
@@ -14,7 +16,8 @@ func (s *Server) routes() *echo.Echo {
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin)
-	signedIn := []echo.MiddlewareFunc{s.identify, requireUser}
+	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
+	mayRequest, mayStop := append(slices.Clip(signedIn), needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
 	}
@@ -25,7 +28,9 @@ func (s *Server) routes() *echo.Echo {
 	get("/metrics", echo.WrapHandler(s.metrics.handler))
 	get(static.Prefix+"*", showStatic)
 	get("/signin", s.showSignIn)
-	e.POST("/signin", s.signIn)
+	e.POST("/signin", s.signIn, s.limitSignIns)
+	get("/signin/oidc", s.beginSignIn, s.limitSignIns)
+	get(callbackPath, s.finishSignIn, s.limitSignIns)
 	e.POST("/signout", s.signOut)
 	e.POST("/language", s.setLanguage)
 
@@ -34,19 +39,19 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters", s.showClusters, signedIn...)
 	get("/clusters/events", s.streamClusters, signedIn...)
 	get("/clusters/new", s.newRequest, signedIn...)
-	e.POST("/clusters/preview", s.previewRequest, signedIn...)
-	e.POST("/clusters", s.createRequest, signedIn...)
+	e.POST("/clusters/preview", s.previewRequest, mayRequest...)
+	e.POST("/clusters", s.createRequest, mayRequest...)
 	get("/clusters/:id", s.showRequest, signedIn...)
 	get("/clusters/:id/events", s.streamRequest, signedIn...)
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
-	e.POST("/clusters/:id/stop", s.stopRequest, signedIn...)
+	e.POST("/clusters/:id/stop", s.stopRequest, mayStop...)
 	get("/teams/:name", s.showTeam, signedIn...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)
-	e.POST("/api/v1/requests", s.apiCreateRequest, signedIn...)
+	e.POST("/api/v1/requests", s.apiCreateRequest, mayRequest...)
 	get("/api/v1/requests/:id", s.apiRequest, signedIn...)
-	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, signedIn...)
+	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
 	return e
 }
 

@@ -68,7 +68,7 @@ func TestNoPersonasOutsideTheDemo(t *testing.T) {
 		t.Errorf("%d personas shown", n)
 	}
 	p.nobody().post("/signin", url.Values{"user": {fmt.Sprint(p.Ada.ID)}}).want(http.StatusNotFound)
-	p.token(adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
+	p.token(p.adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
 }
 
 // TestSessionsEnd is T34's absolute time-out: an old session is nobody, and the next sign-in sweeps it out.
@@ -104,7 +104,7 @@ func TestSessionFixation(t *testing.T) {
 func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada, token := p.as(p.Ada), p.token(adaToken)
+	ada, token := p.as(p.Ada), p.token(p.adaToken)
 	storetest.Exec(t, `UPDATE users SET disabled = true WHERE id = $1`, p.Ada.ID)
 	ada.get("/clusters").want(http.StatusSeeOther)
 	if got := token.get("/api/v1/requests").want(http.StatusUnauthorized); got.problem().Code != "bad_token" || got.Header().Get("WWW-Authenticate") == "" {
@@ -116,7 +116,7 @@ func TestDisabledUser(t *testing.T) {
 func TestBearerBeatsCookie(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	both := p.as(p.Ada).with("Authorization", "Bearer "+samToken)
+	both := p.as(p.Ada).with("Authorization", "Bearer "+p.samToken)
 	if got := both.get("/clusters").want(http.StatusOK).page().Find(".who").Text(); got != "Sam" {
 		t.Errorf("taken for %q, want Sam", got)
 	}
