@@ -34,6 +34,8 @@ func Samples() []Sample {
 	all = append(all, formSamples()...)
 	all = append(all, requestSamples()...)
 	all = append(all, teamSamples()...)
+	all = append(all, accountSamples()...)
+	all = append(all, peopleSamples()...)
 	return append(all, errorSamples()...)
 }
 
