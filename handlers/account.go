@@ -83,7 +83,7 @@ func (s *Server) refuseToken(c echo.Context, draft rayslice.TokenDraft, cause er
 
 // revokeToken ends one of the visitor's tokens.
 func (s *Server) revokeToken(c echo.Context) error {
-	id, err := numberParam(c, "id", "token")
+	id, err := numberParam(c, "token", "token")
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (s *Server) showPerson(c echo.Context) error {
 }
 
 func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
-	id, err := numberParam(c, "id", "user")
+	id, err := numberParam(c, "user", "user")
 	if err != nil {
 		return web.PersonPage{}, err
 	}
@@ -103,7 +103,7 @@ func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
 // changePerson answers a form about one person: with their page as it is then, or with what did not work.
 func (s *Server) changePerson(change func(c echo.Context, id int64, form url.Values) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		id, err := numberParam(c, "id", "user")
+		id, err := numberParam(c, "user", "user")
 		if err != nil {
 			return err
 		}

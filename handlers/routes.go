@@ -50,15 +50,15 @@ func (s *Server) routes() *echo.Echo {
 	// One's own account, and everybody's for admins.
 	get("/account", s.showAccount, signedIn...)
 	e.POST("/account/tokens", s.createToken, signedIn...)
-	e.POST("/account/tokens/:id/revoke", s.revokeToken, signedIn...)
+	e.POST("/account/tokens/:token/revoke", s.revokeToken, signedIn...)
 	e.POST("/account/sessions/end", s.endOwnSessions, signedIn...)
 	get("/admin/people", s.showPeople, signedIn...)
-	get("/admin/people/:id", s.showPerson, signedIn...)
-	e.POST("/admin/people/:id/roles", s.changePerson(s.grantRole), signedIn...)
-	e.POST("/admin/people/:id/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
-	e.POST("/admin/people/:id/disable", s.changePerson(s.disablePerson), signedIn...)
-	e.POST("/admin/people/:id/enable", s.changePerson(s.enablePerson), signedIn...)
-	e.POST("/admin/people/:id/sessions/end", s.changePerson(s.endSessions), signedIn...)
+	get("/admin/people/:user", s.showPerson, signedIn...)
+	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), signedIn...)
+	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
+	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), signedIn...)
+	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
+	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,6 +43,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
+		"GET /account":                          {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /account/tokens":                  {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
+		"POST /account/tokens/:token/revoke":    {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
+		"POST /account/sessions/end":            {signIn, 303, 303, 303, 303, 403, 403},
+		"GET /admin/people":                     {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/people/:user":               {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/people/:user/roles":        {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
+		"POST /admin/people/:user/roles/revoke": {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/disable":      {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/enable":       {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/sessions/end": {signIn, 403, 403, 403, 303, 403, 403},
+
 		"GET /api/v1/requests":           {401, 200, 200, 200, 200, 200, 200},
 		"POST /api/v1/requests":          {401, 415, 415, 415, 415, 403, 415}, // a form is not JSON
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
@@ -49,7 +62,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	path := strings.NewReplacer(":id", request.ID, ":name", "vision", "static/*", "static/app.css")
+	p.newToken(p.Bob)
+	bobs, err := p.store.Tokens(t.Context(), p.Bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.NewReplacer(":id", request.ID, ":user", fmt.Sprint(p.Bob.ID), ":token", fmt.Sprint(bobs[0].ID), ":name", "vision", "static/*", "static/app.css")
 	reader := p.token(p.newToken(p.Ada, rayslice.ScopeRead))
 	var seen []string
 	for _, route := range p.server.echo.Routes() {
