@@ -37,6 +37,10 @@ func TestSecurityHeaders(t *testing.T) {
 		"API 401":   p.nobody().get("/api/v1/requests").want(401),
 		"health":    p.nobody().get("/healthz").want(200),
 		"metrics":   p.nobody().get("/metrics").want(200),
+		"account":   ada.get("/account").want(200),
+		"secret":    ada.post("/account/tokens", url.Values{"name": {"x"}, "days": {"1"}}).want(201),
+		"people":    p.as(p.Root).get("/admin/people").want(200),
+		"no rights": ada.get("/admin/people").want(403),
 		"forbidden": ada.with("Sec-Fetch-Site", "cross-site").post("/clusters", nil).want(403),
 	}
 	for name, got := range answers {
@@ -69,7 +73,7 @@ func TestPagesKeepThePolicy(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	for _, path := range []string{"/clusters", "/clusters/new", "/clusters/" + request.ID, "/teams/vision", "/no-such", "/signin"} {
+	for _, path := range []string{"/clusters", "/clusters/new", "/clusters/" + request.ID, "/teams/vision", "/no-such", "/signin", "/account", "/account?confirm=sessions", "/admin/people"} {
 		page := p.as(p.Ada).send(http.MethodGet, path, nil).page()
 		for _, selector := range []string{"script:not([src])", "style", "[style]", "[onclick]", "[onchange]", "[onload]", "a[href^='javascript:']", "script[src^='http']", "link[href^='http']"} {
 			if n := page.Find(selector).Length(); n != 0 {
@@ -92,7 +96,8 @@ func TestCrossSiteRequests(t *testing.T) {
 		"null origin":    ada.with("Origin", "null"),
 		"no origin":      ada,
 	} {
-		for _, path := range []string{"/clusters", "/clusters/preview", "/clusters/" + request.ID + "/stop", "/signin", "/signout", "/language"} {
+		for _, path := range []string{"/clusters", "/clusters/preview", "/clusters/" + request.ID + "/stop", "/signin", "/signout", "/language",
+			"/account/tokens", "/account/sessions/end", "/admin/people/1/roles", "/admin/people/1/disable"} {
 			if got := v.post(path, goodForm()); got.Code != http.StatusForbidden {
 				t.Errorf("%s to %s: %d, want 403", name, path, got.Code)
 			}

@@ -103,6 +103,24 @@ func TestTokenApproves(t *testing.T) {
 	}
 }
 
+// TestApprovalWithoutRole is B115: somebody in no team sees no request and decides none.
+func TestApprovalWithoutRole(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	id, err := s.CreatePending(t.Context(), p.Ada, storetest.Draft(1, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := mustSignIn(t, s, rayslice.Identity{Issuer: issuer, Subject: "1", Name: "Zoe"})
+	_, err = s.DecideRequest(t.Context(), nobody, id, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 1})
+	wantKind(t, err, rayslice.KindNotFound)
+	after, err := s.Request(t.Context(), p.Ada, id)
+	if err != nil || after.State != rayslice.StatePending {
+		t.Errorf("state %s, %v", after.State, err)
+	}
+}
+
 // TestTokenLimit keeps one person from making tokens without end.
 func TestTokenLimit(t *testing.T) {
 	t.Parallel()
