@@ -121,8 +121,8 @@ func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/")
 // askToSignIn sends a visitor to the sign-in page and remembers where they wanted to go.
 func askToSignIn(c echo.Context) error {
 	page := "/signin?"
-	if visitOf(c).identity.again {
-		page = "/signin/oidc?" // the provider knows them still, and mostly asks nothing
+	if visitOf(c).identity.again && safeMethod(c.Request().Method) { // form-action forbids a form to end up at the provider
+		page = "/signin/oidc?" // which knows them still, and mostly asks nothing
 	}
 	target := page + url.Values{"next": {returnTo(c.Request())}}.Encode()
 	if c.Request().Header.Get("HX-Request") == "true" {

@@ -215,24 +215,33 @@ func (s *Server) askProvider(ctx context.Context, id identity) (rayslice.User, e
 	if err != nil {
 		return rayslice.User{}, err
 	}
-	user, refresh := id.user, ""
-	if s.now().Sub(found.checked) >= recheckAfter { // else another request was faster
-		if user, refresh, err = s.refreshUser(ctx, id, found); err != nil {
+	if s.now().Sub(found.checked) < recheckAfter { // another request was faster
+		if err := s.keep(ctx, id, found, true); err != nil {
 			return rayslice.User{}, err
 		}
-		found.checked = s.now()
-	} else if user, err = s.config.Store.User(ctx, rayslice.System, found.user); err != nil {
-		return rayslice.User{}, err
+		return s.config.Store.User(ctx, rayslice.System, found.user)
 	}
+	user, refresh, err := s.refreshUser(ctx, id, found)
 	if refresh != "" {
-		if found.refresh, err = seal(id.session, refresh); err != nil {
-			return rayslice.User{}, err
+		var failed error
+		if found.refresh, failed = seal(id.session, refresh); failed != nil {
+			return rayslice.User{}, failed
 		}
 	}
-	if data, err = s.writeSession(found); err != nil {
-		return rayslice.User{}, err
+	if err != nil {
+		return rayslice.User{}, errors.Join(err, s.keep(ctx, id, found, false))
 	}
-	return user, s.sessionStore.save(ctx, storedAs(id.session), data)
+	found.checked = s.now()
+	return user, s.keep(ctx, id, found, true)
+}
+
+// keep writes a session; answered says that the provider has spoken, so that others need not wait for their turn.
+func (s *Server) keep(ctx context.Context, id identity, found session, answered bool) error {
+	data, err := s.writeSession(found)
+	if err != nil {
+		return err
+	}
+	return s.sessionStore.save(ctx, storedAs(id.session), data, answered)
 }
 
 var errSomebodyElse = errors.New("the provider speaks of somebody else now")
@@ -245,19 +254,17 @@ func (s *Server) refreshUser(ctx context.Context, id identity, found session) (u
 		return rayslice.User{}, "", err
 	}
 	token, got, err := s.provider.refresh(ctx, old)
-	if err != nil {
-		return rayslice.User{}, "", err
+	if token != nil && token.RefreshToken != old {
+		refresh = token.RefreshToken
 	}
-	switch got.Subject {
-	case "":
+	switch {
+	case err != nil:
+	case got.Subject == "":
 		u = id.user // it may go on; nothing else was said
-	case found.subject:
+	case got.Subject == found.subject:
 		u, err = s.config.Store.SignIn(ctx, rayslice.System, s.provider.identity(got))
 	default:
 		err = errSomebodyElse
-	}
-	if token.RefreshToken != old {
-		refresh = token.RefreshToken
 	}
 	return u, refresh, err
 }

@@ -41,6 +41,7 @@ type idp struct {
 	userinfo map[string]any // what it says beyond the ID token; nil = nothing
 	refusal  string         // OAuth error instead of tokens for a refresh
 	down     bool           // answers 503 to everything
+	keyless  bool           // answers 500 when asked for its keys
 	twist    func(claims map[string]any)
 	sign     func(claims []byte) string // nil = properly
 	asked    int                        // requests to the token endpoint
@@ -118,6 +119,10 @@ func (i *idp) describe(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (i *idp) showKeys(w http.ResponseWriter, _ *http.Request) {
+	if i.keyless {
+		http.Error(w, "no keys", http.StatusInternalServerError)
+		return
+	}
 	i.say(w, http.StatusOK, jose.JSONWebKeySet{Keys: i.keys})
 }
 

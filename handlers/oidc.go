@@ -125,9 +125,11 @@ func (p *provider) oauth(found *oidc.Provider) *oauth2.Config {
 	endpoint.AuthStyle = p.authStyle(found)
 	return &oauth2.Config{
 		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint, RedirectURL: p.redirect,
-		Scopes: append([]string{oidc.ScopeOpenID}, p.config.Scopes...),
+		Scopes: append([]string{oidc.ScopeOpenID}, slices.DeleteFunc(slices.Clone(p.config.Scopes), isOpenID)...),
 	}
 }
+
+func isOpenID(scope string) bool { return scope == oidc.ScopeOpenID }
 
 // authStyle says how the provider wants to see the client's secret. Trying both would spend a code or refresh token twice.
 func (p *provider) authStyle(found *oidc.Provider) oauth2.AuthStyle {
@@ -166,7 +168,7 @@ func (p *provider) exchange(ctx context.Context, code string, f flow) (*oauth2.T
 }
 
 // refresh asks the provider whether a session may go on, and what it says now. errRefused: it may not. Claims without a
-// subject mean that the provider said nothing new.
+// subject mean that the provider said nothing new. The tokens count also with another error: the old ones are spent.
 func (p *provider) refresh(ctx context.Context, refreshToken string) (*oauth2.Token, claims, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
@@ -227,6 +229,9 @@ func (p *provider) claims(ctx context.Context, found *oidc.Provider, token *oaut
 // verify checks an ID token in full; what go-oidc leaves to its callers stands here.
 func (p *provider) verify(ctx context.Context, found *oidc.Provider, token *oauth2.Token, raw string, f *flow, said *map[string]json.RawMessage) error {
 	id, err := found.Verifier(&oidc.Config{ClientID: p.config.ClientID, SupportedSigningAlgs: asymmetric}).Verify(ctx, raw)
+	if err != nil && strings.Contains(err.Error(), "fetching keys") { // go-oidc says it in words only
+		return errProviderAway(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -329,6 +329,7 @@ func TestProviderAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*idp){
 		"down":                     func(i *idp) { i.down = true },
+		"without its keys":         func(i *idp) { i.rotate(); i.keyless = true },
 		"wrongly configured by us": func(i *idp) { i.refusal = "invalid_client" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +339,9 @@ func TestProviderAway(t *testing.T) {
 			zoe := p.through(i)
 			i.set(func() { away(i) })
 			p.later(12 * time.Minute)
-			zoe.post("/clusters", goodForm()).want(http.StatusSeeOther)
+			if got := zoe.post("/clusters", goodForm()).want(http.StatusSeeOther).location(); !strings.HasPrefix(got, "/clusters/") {
+				t.Errorf("sent to %q", got)
+			}
 			p.later(4 * time.Minute)
 			for range 3 {
 				zoe.get("/clusters").want(http.StatusOK)
@@ -351,9 +354,11 @@ func TestProviderAway(t *testing.T) {
 			if i.asked != asked {
 				t.Error("every page asks the provider that is away")
 			}
-			i.set(func() { i.down, i.refusal = false, "" })
+			i.set(func() { i.down, i.refusal, i.keyless = false, "", false })
 			storetest.Exec(t, `UPDATE sessions SET checking_until = now()`) // half a minute later
-			zoe.post("/clusters", goodForm()).want(http.StatusSeeOther)
+			if got := zoe.post("/clusters", goodForm()).want(http.StatusSeeOther).location(); !strings.HasPrefix(got, "/clusters/") {
+				t.Errorf("sent to %q", got)
+			}
 		})
 	}
 }
@@ -372,6 +377,9 @@ func TestWithoutRefreshToken(t *testing.T) {
 		t.Errorf("sent to %q", got)
 	}
 	zoe.with("Accept", eventStreamType).get("/clusters/events").want(http.StatusUnauthorized)
+	if got := zoe.post("/clusters", goodForm()).want(http.StatusSeeOther).location(); !strings.HasPrefix(got, "/signin?next=%2Fclusters%2Fnew%3F") {
+		t.Errorf("a form is sent to %q, and no browser lets it go on to another site", got)
+	}
 }
 
 // TestOneAsksForAll lets requests that come together use a refresh token once: providers take a second use for theft.

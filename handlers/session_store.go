@@ -73,16 +73,17 @@ func (s sessionStore) claim(ctx context.Context, token string) (data []byte, err
 	return data, away(err)
 }
 
-// save writes what the provider said about a session and ends the claim. It is no use of the session.
-func (s sessionStore) save(ctx context.Context, token string, data []byte) error {
+// save writes what the provider said about a session and, when it has answered, ends the claim. It is no use of the
+// session.
+func (s sessionStore) save(ctx context.Context, token string, data []byte, answered bool) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, `
 		UPDATE sessions
 		SET
 			data = $2,
-			checking_until = NULL
-		WHERE token = $1`, token, data)
+			checking_until = CASE WHEN $3 THEN NULL ELSE checking_until END
+		WHERE token = $1`, token, data, answered)
 	return away(err)
 }
 
