@@ -38,6 +38,7 @@ type User struct {
 	Roles    map[string]Role `json:"roles"` // team name → role, the strongest of those that hold now
 	System   bool            `json:"-"`     // the reconciler and other work of the portal itself
 	Disabled bool            `json:"disabled"`
+	Persona  bool            `json:"-"` // seeded, without an account at an identity provider: only for the demo
 	Epoch    int             `json:"-"` // sessions begun under an earlier one are over
 	TokenID  int64           `json:"-"` // API token that acts for the person; 0 = the person
 	Scopes   []Scope         `json:"-"` // what the token may do; nothing without TokenID
@@ -76,7 +77,7 @@ func (u User) CanSee(team string) bool { return u.System || u.Admin || u.MemberO
 
 // CanAsk reports whether the user may ask for a cluster in the team's name.
 func (u User) CanAsk(team string) bool {
-	return !u.Disabled && u.MemberOf(team) && u.within(ScopeRequest)
+	return !u.Disabled && u.MemberOf(team) && u.Within(ScopeRequest)
 }
 
 // CanChange reports whether the user may change or resend the request: only its owner.
@@ -84,7 +85,7 @@ func (u User) CanChange(r Request) bool { return r.Owner.ID == u.ID && u.CanAsk(
 
 // CanStop reports whether the user may stop the request: its owner, a lead of its team, an admin.
 func (u User) CanStop(r Request) bool {
-	return u.System || u.within(ScopeStop) && (u.Admin || (u.MemberOf(r.Team) && (r.Owner.ID == u.ID || u.Roles[r.Team] == RoleLead)))
+	return u.System || u.Within(ScopeStop) && (u.Admin || (u.MemberOf(r.Team) && (r.Owner.ID == u.ID || u.Roles[r.Team] == RoleLead)))
 }
 
 // CanLead reports whether the user may set the team's rules, name deputies and ask for more quota.
@@ -110,7 +111,8 @@ func (u User) MayDecide(r Request) error {
 	return nil
 }
 
-func (u User) within(s Scope) bool { return u.TokenID == 0 || slices.Contains(u.Scopes, s) }
+// Within reports whether the scope is there: a person has every one, a token those it was made with.
+func (u User) Within(s Scope) bool { return u.TokenID == 0 || slices.Contains(u.Scopes, s) }
 
 // Source says where somebody's role comes from. Each source changes only its own grants (DefGuard/defguard#3516).
 type Source string

@@ -18,7 +18,7 @@ import (
 func TestAPIStory(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada := p.token(adaToken)
+	ada := p.token(p.adaToken)
 
 	created := ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated)
 	var got map[string]any
@@ -85,7 +85,7 @@ func TestAPIObservedCluster(t *testing.T) {
 		if err := p.store.SaveCluster(t.Context(), rayslice.System, cluster); err != nil {
 			t.Fatal(err)
 		}
-		p.token(adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&s)
+		p.token(p.adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&s)
 		return s
 	}
 	if diff := cmp.Diff(summary{&clusterJSON{WorkersReady: 1, WorkersWanted: 2, Drift: []rayslice.Drift{}}, &observed}, look()); diff != "" {
@@ -152,7 +152,7 @@ func TestAPIRefusals(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"/api/v1/requests", "/api/v1/requests?dry_run=true"} {
-				got := p.token(adaToken).postJSON(path, tc.body).want(http.StatusUnprocessableEntity).problem()
+				got := p.token(p.adaToken).postJSON(path, tc.body).want(http.StatusUnprocessableEntity).problem()
 				if len(got.Errors) != 1 || got.Errors[0].Field != tc.wantField || got.Errors[0].Code != tc.wantCode || got.Errors[0].Detail == "" {
 					t.Errorf("%s: got %+v, want only %s %s with a detail", path, got.Errors, tc.wantField, tc.wantCode)
 				}
@@ -171,7 +171,7 @@ func TestAPIRefusals(t *testing.T) {
 func TestAPIBodies(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada := p.token(adaToken)
+	ada := p.token(p.adaToken)
 	for _, contentType := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx", ";"} {
 		got := ada.with("Content-Type", contentType).send(http.MethodPost, "/api/v1/requests", strings.NewReader(goodBody)).want(http.StatusUnsupportedMediaType).problem()
 		if got.Code != "unsupported_media_type" {
@@ -197,7 +197,7 @@ func TestAPIBodies(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada := p.token(adaToken)
+	ada := p.token(p.adaToken)
 	var got dryRunJSON
 	ada.postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK).decode(&got)
 	want := dryRunJSON{
@@ -231,7 +231,7 @@ func TestAPIOverQuota(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	p.create(p.Bob, storetest.Draft(2, 8))
-	got := p.token(adaToken).postJSON("/api/v1/requests", goodBody).want(http.StatusConflict).problem()
+	got := p.token(p.adaToken).postJSON("/api/v1/requests", goodBody).want(http.StatusConflict).problem()
 	want := problem{
 		Type: "urn:rayslice:problem:over_quota", Code: "over_quota", Title: "Conflict", Status: http.StatusConflict, Detail: got.Detail, RequestID: got.RequestID,
 		Team: "vision", Limit: &rayslice.Charge{GiB: 24, Cards: 2}, Used: &rayslice.Charge{GiB: 16}, Held: &rayslice.Charge{},
@@ -240,7 +240,7 @@ func TestAPIOverQuota(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	ada := p.token(adaToken).with("Accept-Language", "zh-CN")
+	ada := p.token(p.adaToken).with("Accept-Language", "zh-CN")
 	if chinese := ada.postJSON("/api/v1/requests", goodBody).want(http.StatusConflict); chinese.problem().Detail == got.Detail || chinese.Header().Get("Content-Language") != "zh-CN" {
 		t.Errorf("the detail is the same in Chinese: %q", got.Detail)
 	}
@@ -250,7 +250,7 @@ func TestAPIOverQuota(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada := p.token(adaToken).with("Idempotency-Key", "notebook-cell-7")
+	ada := p.token(p.adaToken).with("Idempotency-Key", "notebook-cell-7")
 	var first, second requestJSON
 	ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated).decode(&first)
 	ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated).decode(&second)
@@ -261,13 +261,13 @@ func TestIdempotencyKey(t *testing.T) {
 	if got := ada.postJSON("/api/v1/requests", other).want(http.StatusUnprocessableEntity).problem(); got.Code != codeKeyReused {
 		t.Errorf("code %s, want %s", got.Code, codeKeyReused)
 	}
-	sam := p.token(samToken).with("Idempotency-Key", "notebook-cell-7")
+	sam := p.token(p.samToken).with("Idempotency-Key", "notebook-cell-7")
 	sam.postJSON("/api/v1/requests", strings.Replace(goodBody, "vision", "speech", 1)).want(http.StatusCreated)
 	if n := p.countRequests(); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 	for _, key := range []string{"", "with blank", "tab\there", "schlüssel", strings.Repeat("k", 256)} {
-		v := p.token(adaToken)
+		v := p.token(p.adaToken)
 		v.header.Set("Idempotency-Key", key)
 		got := v.postJSON("/api/v1/requests", goodBody).want(http.StatusUnprocessableEntity).problem()
 		if len(got.Errors) != 1 || got.Errors[0].Field != "Idempotency-Key" {
@@ -289,7 +289,7 @@ func TestAPIPages(t *testing.T) {
 	path, pages := "/api/v1/requests?limit=2", 0
 	for ; path != ""; pages++ {
 		var got requestPageJSON
-		p.token(adaToken).get(path).want(http.StatusOK).decode(&got)
+		p.token(p.adaToken).get(path).want(http.StatusOK).decode(&got)
 		for _, r := range got.Requests {
 			if !want[r.ID] {
 				t.Errorf("%s came twice or unasked", r.ID)
@@ -305,7 +305,7 @@ func TestAPIPages(t *testing.T) {
 		t.Errorf("%d pages, %d requests missing", pages, len(want))
 	}
 	var strangers requestPageJSON
-	p.token(samToken).get("/api/v1/requests").want(http.StatusOK).decode(&strangers)
+	p.token(p.samToken).get("/api/v1/requests").want(http.StatusOK).decode(&strangers)
 	if len(strangers.Requests) != 0 || strangers.Requests == nil {
 		t.Errorf("a stranger sees %v, want an empty list", strangers.Requests)
 	}

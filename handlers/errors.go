@@ -113,12 +113,18 @@ func (s *Server) answerError(err error, c echo.Context) {
 
 // wantsProblem reports whether a program asks: the API, or an event stream, which cannot show a page.
 func wantsProblem(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.Header.Get(echo.HeaderAccept), "text/event-stream")
+	return isAPI(r) || strings.HasPrefix(r.Header.Get(echo.HeaderAccept), "text/event-stream")
 }
+
+func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }
 
 // askToSignIn sends a visitor to the sign-in page and remembers where they wanted to go.
 func askToSignIn(c echo.Context) error {
-	target := "/signin?" + url.Values{"next": {returnTo(c.Request())}}.Encode()
+	page := "/signin?"
+	if visitOf(c).identity.again && safeMethod(c.Request().Method) { // form-action forbids a form to end up at the provider
+		page = "/signin/oidc?" // which knows them still, and mostly asks nothing
+	}
+	target := page + url.Values{"next": {returnTo(c.Request())}}.Encode()
 	if c.Request().Header.Get("HX-Request") == "true" {
 		c.Response().Header().Set("HX-Redirect", target) // a redirect would be swapped into the page
 		return c.NoContent(http.StatusUnauthorized)

@@ -75,7 +75,7 @@ type view struct {
 // stream draws a component now and after every change the visitor may see, until the reader leaves, the session ends
 // or the server closes. What is refused before the first event is answered like any page.
 func (s *Server) stream(c echo.Context, v view) error {
-	sub, err := s.streams.subscribe(visitOf(c).identity.key(), v.wants) // before the first look, so that nothing falls between
+	sub, err := s.streams.subscribe(visitOf(c).identity, v.wants) // before the first look, so that nothing falls between
 	if err != nil {
 		return err
 	}

@@ -191,7 +191,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
-	s := p.token(adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
+	s := p.token(p.adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
 	s.event("live")
 	for range 5 { // past the server's limits
 		if m, err := s.next(); err != nil || m.comment != "heartbeat" {
@@ -280,7 +280,16 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	soon := func(t *timing) { t.recheck = 20 * time.Millisecond }
 	for name, end := range map[string]func(p *portal){
 		"session deleted": func(p *portal) { storetest.Exec(p.t, `DELETE FROM sessions`) },
-		"user disabled":   func(p *portal) { storetest.Exec(p.t, `UPDATE users SET disabled = true WHERE id = $1`, p.Ada.ID) },
+		"user disabled by an admin": func(p *portal) {
+			if err := p.store.SetDisabled(p.t.Context(), p.Root, p.Ada.ID, true); err != nil {
+				p.t.Error(err)
+			}
+		},
+		"sessions ended by an admin": func(p *portal) {
+			if err := p.store.EndSessions(p.t.Context(), p.Root, p.Ada.ID); err != nil {
+				p.t.Error(err)
+			}
+		},
 		"user deleted": func(p *portal) {
 			storetest.Exec(p.t, `UPDATE requests SET owner_id = $1`, p.Bob.ID)
 			storetest.Exec(p.t, `DELETE FROM users WHERE id = $1`, p.Ada.ID)
@@ -320,6 +329,37 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	})
 	if defaultTiming().recheck > 5*time.Second {
 		t.Errorf("the session is looked at every %s only", defaultTiming().recheck)
+	}
+}
+
+// TestStreamEndsWithTheToken is B121, B122 and T35's other half: a token opens a stream within its team, and when it ends, so
+// does the stream within seconds; the next call is answered 401.
+func TestStreamEndsWithTheToken(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{
+		"its time is over": `UPDATE tokens SET ends_at = now() WHERE user_id = $1`,
+		"it is revoked":    `UPDATE tokens SET revoked_at = now() WHERE user_id = $1`,
+		"owner disabled":   `UPDATE users SET disabled = true WHERE id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := open(t)
+			request := p.create(p.Ada, storetest.Draft(1, 8))
+			web := p.serve(func(t *timing) { t.recheck = 20 * time.Millisecond })
+			program := p.token(p.newToken(p.Ada))
+			s := program.open(web, "/clusters/"+request.ID+"/events", "")
+			s.event("live")
+			if got := p.token(p.samToken).open(web, "/clusters/"+request.ID+"/events", "").response.StatusCode; got != http.StatusNotFound {
+				t.Errorf("another team's token: %d", got)
+			}
+			storetest.Exec(t, end, p.Ada.ID)
+			s.event("auth-expired")
+			s.ends()
+			if got := program.get("/api/v1/requests/" + request.ID).want(http.StatusUnauthorized).problem(); got.Code != "bad_token" {
+				t.Errorf("got %+v", got)
+			}
+			program.with("Accept", eventStreamType).get("/clusters/" + request.ID + "/events").want(http.StatusUnauthorized)
+		})
 	}
 }
 

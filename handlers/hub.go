@@ -7,8 +7,11 @@ import (
 	"github.com/rayslice/rayslice/store"
 )
 
-// maxStreams is how many event streams one session or token may have open.
-const maxStreams = 8
+// How many event streams may be open at a time.
+const (
+	maxStreams     = 8  // of one session or token
+	maxUserStreams = 40 // of one person, whatever sessions and tokens they have
+)
 
 // hub passes the changes of the one listener on to the open event streams.
 type hub struct {
@@ -16,30 +19,37 @@ type hub struct {
 	mu      sync.Mutex
 	open    map[*subscription]struct{}
 	perKey  map[string]int
+	perUser map[int64]int
 }
 
 // subscription is one stream's interest. Its buffer is a single mark: a stream always draws what is true now, so any
 // number of missed changes is one change, and a reader that does not read costs no memory.
 type subscription struct {
 	key   string
+	user  int64
 	wants func(store.Change) bool
 	wake  chan struct{}
 }
 
 func newHub(m *metrics) *hub {
-	return &hub{metrics: m, open: map[*subscription]struct{}{}, perKey: map[string]int{}}
+	return &hub{metrics: m, open: map[*subscription]struct{}{}, perKey: map[string]int{}, perUser: map[int64]int{}}
 }
 
-// subscribe opens a subscription, or refuses when the session has too many.
-func (h *hub) subscribe(key string, wants func(store.Change) bool) (*subscription, error) {
+// subscribe opens a subscription, or refuses when the session or the person has too many.
+func (h *hub) subscribe(id identity, wants func(store.Change) bool) (*subscription, error) {
+	key, user := id.key(), id.user.ID
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.perKey[key] >= maxStreams {
 		return nil, refuse(http.StatusTooManyRequests, "too_many_streams", map[string]any{"max": maxStreams}, nil)
 	}
-	sub := &subscription{key: key, wants: wants, wake: make(chan struct{}, 1)}
+	if h.perUser[user] >= maxUserStreams {
+		return nil, refuse(http.StatusTooManyRequests, "too_many_streams", map[string]any{"max": maxUserStreams}, nil)
+	}
+	sub := &subscription{key: key, user: user, wants: wants, wake: make(chan struct{}, 1)}
 	h.open[sub] = struct{}{}
 	h.perKey[key]++
+	h.perUser[user]++
 	h.metrics.streams.Inc()
 	return sub, nil
 }
@@ -51,6 +61,9 @@ func (h *hub) unsubscribe(sub *subscription) {
 	delete(h.open, sub)
 	if h.perKey[sub.key]--; h.perKey[sub.key] == 0 {
 		delete(h.perKey, sub.key)
+	}
+	if h.perUser[sub.user]--; h.perUser[sub.user] == 0 {
+		delete(h.perUser, sub.user)
 	}
 	h.metrics.streams.Dec()
 }

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -27,13 +28,6 @@ type visit struct {
 	locale   *web.Localizer
 	identity identity
 	failure  error // what was answered with an error; for the access log
-}
-
-// identity is who asks, and by what.
-type identity struct {
-	user    rayslice.User // zero = nobody
-	session string        // token of the cookie's session; "" = none
-	bearer  string        // API token; "" = none, and then the cookie counts
 }
 
 const visitKey = "visit"
@@ -192,10 +186,24 @@ func safeMethod(method string) bool {
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := s.identityOf(c.Request())
+		if errors.Is(err, errBadToken) && !s.limits.badTokens.allow(c.RealIP()) {
+			err = tooManyRequests()
+		}
 		if err != nil {
 			return err
 		}
 		visitOf(c).identity = id
+		s.touch(c, id)
+		return next(c)
+	}
+}
+
+// requireChecked lets nothing be changed by somebody for whom the identity provider has not spoken for too long.
+func requireChecked(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if visitOf(c).identity.unchecked && !safeMethod(c.Request().Method) {
+			return errProviderAway(nil)
+		}
 		return next(c)
 	}
 }

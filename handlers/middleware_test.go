@@ -33,10 +33,14 @@ func TestSecurityHeaders(t *testing.T) {
 		"static":    p.nobody().get("/static/app.css").want(200),
 		"no static": p.nobody().get("/static/no-such").want(404),
 		"stream":    ada.send(http.MethodHead, "/clusters/"+request.ID+"/events", nil).want(200),
-		"API":       p.token(adaToken).get("/api/v1/requests").want(200),
+		"API":       p.token(p.adaToken).get("/api/v1/requests").want(200),
 		"API 401":   p.nobody().get("/api/v1/requests").want(401),
 		"health":    p.nobody().get("/healthz").want(200),
 		"metrics":   p.nobody().get("/metrics").want(200),
+		"account":   ada.get("/account").want(200),
+		"secret":    ada.post("/account/tokens", url.Values{"name": {"x"}, "days": {"1"}}).want(201),
+		"people":    p.as(p.Root).get("/admin/people").want(200),
+		"no rights": ada.get("/admin/people").want(403),
 		"forbidden": ada.with("Sec-Fetch-Site", "cross-site").post("/clusters", nil).want(403),
 	}
 	for name, got := range answers {
@@ -69,7 +73,7 @@ func TestPagesKeepThePolicy(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	for _, path := range []string{"/clusters", "/clusters/new", "/clusters/" + request.ID, "/teams/vision", "/no-such", "/signin"} {
+	for _, path := range []string{"/clusters", "/clusters/new", "/clusters/" + request.ID, "/teams/vision", "/no-such", "/signin", "/account", "/account?confirm=sessions", "/admin/people"} {
 		page := p.as(p.Ada).send(http.MethodGet, path, nil).page()
 		for _, selector := range []string{"script:not([src])", "style", "[style]", "[onclick]", "[onchange]", "[onload]", "a[href^='javascript:']", "script[src^='http']", "link[href^='http']"} {
 			if n := page.Find(selector).Length(); n != 0 {
@@ -92,7 +96,8 @@ func TestCrossSiteRequests(t *testing.T) {
 		"null origin":    ada.with("Origin", "null"),
 		"no origin":      ada,
 	} {
-		for _, path := range []string{"/clusters", "/clusters/preview", "/clusters/" + request.ID + "/stop", "/signin", "/signout", "/language"} {
+		for _, path := range []string{"/clusters", "/clusters/preview", "/clusters/" + request.ID + "/stop", "/signin", "/signout", "/language",
+			"/account/tokens", "/account/sessions/end", "/admin/people/1/roles", "/admin/people/1/disable"} {
 			if got := v.post(path, goodForm()); got.Code != http.StatusForbidden {
 				t.Errorf("%s to %s: %d, want 403", name, path, got.Code)
 			}
@@ -107,7 +112,7 @@ func TestCrossSiteRequests(t *testing.T) {
 		t.Errorf("%d requests, want the one from before", n)
 	}
 	ada.with("Origin", "http://portal.example").post("/clusters", goodForm()).want(http.StatusSeeOther)
-	p.token(adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
+	p.token(p.adaToken).with("Origin", "https://notebook.example").postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK)
 }
 
 // TestDNSRebinding keeps a site whose name was pointed at this machine out of the demo, where anybody may be anybody.
@@ -173,10 +178,10 @@ func TestFaultsStayInside(t *testing.T) {
 		}
 	}
 	check(p.as(p.Ada).get("/clusters/" + request.ID + "/yaml").want(http.StatusInternalServerError))
-	check(p.token(adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError))
+	check(p.token(p.adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError))
 	broken = func(rayslice.Request) (string, error) { return "", errors.New(secret) }
 	check(p.as(p.Ada).post("/clusters/preview", goodForm()).want(http.StatusInternalServerError))
-	if got := p.token(adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError).problem(); got.Code != "internal" || got.Detail == "" {
+	if got := p.token(p.adaToken).postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusInternalServerError).problem(); got.Code != "internal" || got.Detail == "" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -211,7 +216,7 @@ func TestDatabaseAway(t *testing.T) {
 		c.Sessions = sessions
 	})
 	withCookie := p.nobody().with("Cookie", p.server.sessions.Cookie.Name+"=anything")
-	for _, got := range []answer{p.nobody().get("/signin"), withCookie.get("/clusters"), withCookie.post("/signout", nil), p.token(adaToken).get("/api/v1/requests")} {
+	for _, got := range []answer{p.nobody().get("/signin"), withCookie.get("/clusters"), withCookie.post("/signout", nil), p.token(p.adaToken).get("/api/v1/requests")} {
 		got.want(http.StatusServiceUnavailable)
 		if got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "127.0.0.1") || strings.Contains(got.Body.String(), "secret") {
 			t.Errorf("%s: %v\n%s", got.what, got.Header(), got.Body)

@@ -266,7 +266,7 @@ func TestClosedPool(t *testing.T) {
 	if page.Find("#problem li").Length() != 1 {
 		t.Errorf("want one bad field, got %q", page.Find("#problem").Text())
 	}
-	got := p.token(adaToken).postJSON("/api/v1/requests", goodBody).want(http.StatusUnprocessableEntity).problem()
+	got := p.token(p.adaToken).postJSON("/api/v1/requests", goodBody).want(http.StatusUnprocessableEntity).problem()
 	if len(got.Errors) != 1 || got.Errors[0].Field != "groups[0].pool" || got.Errors[0].Code != rayslice.CodePoolClosed {
 		t.Errorf("got %+v", got.Errors)
 	}
@@ -299,7 +299,7 @@ func TestListFilters(t *testing.T) {
 		"limit=0", "limit=101", "limit=x", "cursor=%00", "cursor=!!!", "cursor=" + strings.Repeat("x", 201), "mine=2"} {
 		ada.get("/clusters?" + query).want(http.StatusUnprocessableEntity)
 		field, _, _ := strings.Cut(query, "=")
-		got := p.token(adaToken).get("/api/v1/requests?" + query).want(http.StatusUnprocessableEntity).problem()
+		got := p.token(p.adaToken).get("/api/v1/requests?" + query).want(http.StatusUnprocessableEntity).problem()
 		if len(got.Errors) != 1 || got.Errors[0].Field != field {
 			t.Errorf("%s: got %+v", query, got.Errors)
 		}

@@ -1,20 +1,23 @@
 package handlers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
 )
 
 // TestWhoMayDoWhat is T29: every route, asked by everybody, against the written table. A new route without an entry fails.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	type row struct{ anonymous, member, stranger, admin int }
+	// member is Ada, whose request it is; reader and token are API tokens of hers, to read only and with every scope.
+	type row struct{ anonymous, member, stranger, lead, admin, reader, token int }
 	const signIn = http.StatusSeeOther
-	everybody := func(status int) row { return row{status, status, status, status} }
+	everybody := func(status int) row { return row{status, status, status, status, status, status, status} }
 	table := map[string]row{
 		"GET /healthz":   everybody(200),
 		"GET /readyz":    everybody(200),
@@ -25,26 +28,47 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /signout":  everybody(303),
 		"POST /language": everybody(422), // no language chosen
 
-		"GET /":                    {signIn, 303, 303, 303},
-		"GET /clusters":            {signIn, 200, 200, 200},
-		"GET /clusters/new":        {signIn, 200, 200, 200},
-		"GET /clusters/events":     {signIn, 200, 200, 200},
-		"POST /clusters":           {signIn, 422, 422, 422}, // an empty form
-		"POST /clusters/preview":   {signIn, 422, 422, 422},
-		"GET /clusters/:id":        {signIn, 200, 404, 200},
-		"GET /clusters/:id/events": {signIn, 200, 404, 200},
-		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200},
-		"POST /clusters/:id/stop":  {signIn, 303, 404, 303},
-		"GET /teams/:name":         {signIn, 200, 404, 200},
+		"GET /signin/oidc":     everybody(404), // no identity provider
+		"GET /signin/callback": everybody(404),
 
-		"GET /api/v1/requests":           {401, 200, 200, 200},
-		"POST /api/v1/requests":          {401, 415, 415, 415}, // a form is not JSON
-		"GET /api/v1/requests/:id":       {401, 200, 404, 200},
-		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200},
+		"GET /":                    {signIn, 303, 303, 303, 303, 303, 303},
+		"GET /clusters":            {signIn, 200, 200, 200, 200, 200, 200},
+		"GET /clusters/new":        {signIn, 200, 200, 200, 200, 200, 200},
+		"GET /clusters/events":     {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /clusters":           {signIn, 422, 422, 422, 422, 403, 422}, // an empty form
+		"POST /clusters/preview":   {signIn, 422, 422, 422, 422, 403, 422},
+		"GET /clusters/:id":        {signIn, 200, 404, 200, 200, 200, 200},
+		"GET /clusters/:id/events": {signIn, 200, 404, 200, 200, 200, 200},
+		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200, 200, 200, 200},
+		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
+		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
+
+		"GET /account":                          {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /account/tokens":                  {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
+		"POST /account/tokens/:token/revoke":    {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
+		"POST /account/sessions/end":            {signIn, 303, 303, 303, 303, 403, 403},
+		"GET /admin/people":                     {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/people/:user":               {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/people/:user/roles":        {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
+		"POST /admin/people/:user/roles/revoke": {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/disable":      {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/enable":       {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/sessions/end": {signIn, 403, 403, 403, 303, 403, 403},
+
+		"GET /api/v1/requests":           {401, 200, 200, 200, 200, 200, 200},
+		"POST /api/v1/requests":          {401, 415, 415, 415, 415, 403, 415}, // a form is not JSON
+		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	path := strings.NewReplacer(":id", request.ID, ":name", "vision", "static/*", "static/app.css")
+	p.newToken(p.Bob)
+	bobs, err := p.store.Tokens(t.Context(), p.Bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.NewReplacer(":id", request.ID, ":user", fmt.Sprint(p.Bob.ID), ":token", fmt.Sprint(bobs[0].ID), ":name", "vision", "static/*", "static/app.css")
+	reader := p.token(p.newToken(p.Ada, rayslice.ScopeRead))
 	var seen []string
 	for _, route := range p.server.echo.Routes() {
 		method := route.Method
@@ -67,7 +91,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 			"anonymous": {p.nobody(), want.anonymous},
 			"member":    {p.as(p.Ada), want.member},
 			"stranger":  {p.as(p.Sam), want.stranger},
+			"lead":      {p.as(p.Lea), want.lead},
 			"admin":     {p.as(p.Root), want.admin},
+			"reader":    {reader, want.reader},
+			"token":     {p.token(p.adaToken), want.token},
 		} {
 			send := tc.visitor.post
 			if method == http.MethodGet { // HEAD, so that event streams end at once
@@ -117,7 +144,7 @@ func TestAnotherTeamsObject(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	sam, token := p.as(p.Sam).with("X-Request-Id", "the-same-id"), p.token(samToken).with("X-Request-Id", "the-same-id")
+	sam, token := p.as(p.Sam).with("X-Request-Id", "the-same-id"), p.token(p.samToken).with("X-Request-Id", "the-same-id")
 	const unknown = "aaaaaaaaaaaa"
 	same := func(v visitor, method, path, theirs, nobodys string) {
 		t.Helper()

@@ -4,7 +4,6 @@ package handlers
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -30,8 +29,8 @@ type Config struct {
 	Health      func() Health                          // optional: what the cluster side says about itself
 	Metrics     *prometheus.Registry                   // served at /metrics
 	Logger      *slog.Logger
-	Demo        bool             // personas instead of passwords, and Tokens
-	Tokens      map[string]int64 // optional: bearer token → user id; demo mode only
+	Demo        bool  // personas to choose from, without any proof
+	OIDC        *OIDC // optional: the identity provider people sign in with
 	Version     string
 	PublicURL   string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
 	BaseContext context.Context // optional: when it ends, so do the event streams
@@ -48,16 +47,18 @@ type Health struct {
 // Server is the portal's HTTP side. Close it before the http.Server is shut down: Shutdown waits for open event
 // streams and does not end them (golang/go#41344).
 type Server struct {
-	config      Config
-	public      *url.URL
-	echo        *echo.Echo
-	sessions    *scs.SessionManager
-	crossOrigin *http.CrossOriginProtection
-	tokens      map[[sha256.Size]byte]int64 // by hash, so that looking one up does not leak it through time
-	streams     *hub
-	metrics     *metrics
-	timing      timing
-	now         func() time.Time
+	config       Config
+	public       *url.URL
+	echo         *echo.Echo
+	sessions     *scs.SessionManager
+	crossOrigin  *http.CrossOriginProtection
+	sessionStore sessionStore
+	provider     *provider // nil = nobody signs in with one
+	limits       limits
+	streams      *hub
+	metrics      *metrics
+	timing       timing
+	now          func() time.Time
 
 	context   context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -77,31 +78,23 @@ func New(config Config) (*Server, error) {
 	if config.Health == nil {
 		config.Health = func() Health { return Health{} }
 	}
-	s := &Server{config: config, public: public, timing: defaultTiming(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}
 	if s.metrics, err = newMetrics(config.Metrics); err != nil {
 		return nil, err
 	}
-	s.sessions = newSessions(config.Sessions, public.Scheme == "https")
-	s.tokens = hashTokens(config)
+	s.sessionStore = sessionStore{config.Sessions}
+	s.sessions = newSessions(s.sessionStore, public.Scheme == "https")
+	if config.OIDC != nil {
+		s.provider = newProvider(*config.OIDC, public.Scheme+"://"+public.Host+callbackPath)
+	}
 	s.streams = newHub(s.metrics)
 	s.context, s.cancel = context.WithCancel(config.BaseContext)
 	s.echo = s.routes()
 	s.listening.Go(s.listen)
 	return s, nil
-}
-
-// hashTokens keeps the demo tokens by their hash; outside demo mode there are none.
-func hashTokens(config Config) map[[sha256.Size]byte]int64 {
-	hashed := map[[sha256.Size]byte]int64{}
-	if config.Demo {
-		for token, user := range config.Tokens {
-			hashed[sha256.Sum256([]byte(token))] = user
-		}
-	}
-	return hashed
 }
 
 // ServeHTTP answers one HTTP request.
@@ -111,4 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.Serv
 func (s *Server) Close() {
 	s.cancel()
 	s.listening.Wait()
+	if s.provider != nil {
+		s.provider.close()
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store"
@@ -31,12 +32,9 @@ type portal struct {
 	server *Server
 	store  *store.Store
 	log    *logBuffer
-}
 
-const (
-	adaToken = "demo-token-of-ada"
-	samToken = "demo-token-of-sam"
-)
+	adaToken, samToken string // of Ada and Sam, with every scope
+}
 
 // testCatalogue offers one pool of each mode; the share pool has not been allowed.
 func testCatalogue() rayslice.Catalogue {
@@ -62,6 +60,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	t.Helper()
 	p := &portal{t: t, store: storetest.New(t), log: &logBuffer{}}
 	p.People = storetest.Fill(t, p.store, rayslice.Charge{GiB: 24, Cards: 2})
+	p.adaToken, p.samToken = p.newToken(p.Ada, rayslice.Scopes()...), p.newToken(p.Sam, rayslice.Scopes()...)
 	sessions, err := pgxpool.New(t.Context(), storetest.URL(t))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +69,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	config := Config{
 		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Demo:   true, Tokens: map[string]int64{adaToken: p.Ada.ID, samToken: p.Sam.ID}, Version: "test", PublicURL: "http://portal.example",
+		Demo:   true, Version: "test", PublicURL: "http://portal.example",
 	}
 	for _, f := range change {
 		f(&config)
@@ -79,7 +78,20 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.server.Close)
+	p.server.limits = limits{newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0)} // TestLimits has the real ones
 	return p
+}
+
+// newToken makes an API token of a person.
+func (p *portal) newToken(u rayslice.User, scopes ...rayslice.Scope) string {
+	p.t.Helper()
+	draft := rayslice.TokenDraft{Name: "test", Scopes: scopes, Days: 1}
+	draft.Normalize()
+	secret, _, err := p.store.CreateToken(p.t.Context(), u, draft)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return secret
 }
 
 // logBuffer collects what was logged.

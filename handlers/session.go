@@ -1,8 +1,6 @@
 package handlers
 
 import (
-	"context"
-	"crypto/sha256"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,99 +9,54 @@ import (
 	"time"
 
 	"github.com/alexedwards/scs/v2"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/web"
 )
 
-// sessionLifetime is how long a sign-in holds, whatever happens.
-const sessionLifetime = 12 * time.Hour
+// How long a sign-in holds: unused, and whatever happens.
+const (
+	sessionIdle     = 8 * time.Hour
+	sessionLifetime = 24 * time.Hour
+)
 
-// sessionUser is the session's only value: the id of the user.
-const sessionUser = "user"
+// touchEvery is how exactly the use of a session is noted.
+const touchEvery = 5 * time.Minute
+
+// What a session holds.
+const (
+	sessionUser    = "user"    // int64: id of the user
+	sessionEpoch   = "epoch"   // int: the user's when it began; a later one ends it
+	sessionIssuer  = "issuer"  // string: of the identity provider; "" = a persona of the demo
+	sessionSubject = "subject" // string: who it is there
+	sessionRefresh = "refresh" // []byte: sealed refresh token; empty = the provider gave none
+	sessionChecked = "checked" // int64: when the provider last spoke for it, Unix seconds
+)
 
 // languageCookie remembers the language a visitor chose.
 const languageCookie = "lang"
 
 // newSessions returns the session manager. It is built by hand because scs.New starts an in-memory store, with a
 // goroutine that nothing ends. Only the hash of a token is stored.
-func newSessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
+func newSessions(store sessionStore, secure bool) *scs.SessionManager {
 	cookie := scs.SessionCookie{Name: "rayslice_session", Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Persist: true}
 	if secure {
 		cookie.Name, cookie.Secure = "__Host-rayslice_session", true
 	}
 	return &scs.SessionManager{
 		Lifetime:         sessionLifetime,
+		IdleTimeout:      sessionIdle,
 		Cookie:           cookie,
 		Codec:            scs.GobCodec{},
-		Store:            sessionStore{pool},
+		Store:            store,
 		HashTokenInStore: true,
 	}
 }
 
-// bearerToken returns the API token of a request, "" when it has none.
-func bearerToken(r *http.Request) string {
-	scheme, token, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
-}
-
-// identityOf finds out who sent a request. A wrong token is refused; an old or unknown cookie is nobody.
-func (s *Server) identityOf(r *http.Request) (identity, error) {
-	if token := bearerToken(r); token != "" {
-		return s.recognise(r.Context(), identity{bearer: token})
-	}
-	cookie, err := r.Cookie(s.sessions.Cookie.Name)
-	if err != nil {
-		return identity{}, nil
-	}
-	return s.recognise(r.Context(), identity{session: cookie.Value})
-}
-
-// recognise looks up who a token or session stands for now. Event streams call it again and again, so it must not
-// trust what was true when the stream opened.
-func (s *Server) recognise(ctx context.Context, id identity) (identity, error) {
-	userID, err := s.userIDOf(ctx, id)
-	if err != nil || userID == 0 {
-		return identity{}, err
-	}
-	id.user, err = s.config.Store.User(ctx, rayslice.System, userID)
-	switch rayslice.KindOf(err) {
-	case rayslice.KindForbidden, rayslice.KindNotFound: // disabled or gone
-		return identity{}, refuseToken(id, err)
-	}
-	return id, err
-}
-
-func (s *Server) userIDOf(ctx context.Context, id identity) (int64, error) {
-	if id.bearer != "" {
-		if userID := s.tokens[sha256.Sum256([]byte(id.bearer))]; userID != 0 {
-			return userID, nil
-		}
-		return 0, refuseToken(id, nil)
-	}
-	loaded, err := s.sessions.Load(ctx, id.session)
-	if err != nil {
-		return 0, err
-	}
-	return s.sessions.GetInt64(loaded, sessionUser), nil
-}
-
-// refuseToken refuses a bearer token; a cookie that stands for nobody is no fault.
-func refuseToken(id identity, cause error) error {
-	if id.bearer == "" {
-		return nil
-	}
-	return refuse(http.StatusUnauthorized, "bad_token", nil, cause)
-}
-
 // showSignIn shows who one can be.
 func (s *Server) showSignIn(c echo.Context) error {
-	p := web.SignInPage{Frame: s.frame(c), Next: localPath(c.QueryParam("next"))}
+	p := web.SignInPage{Frame: s.frame(c), Next: localPath(c.QueryParam("next")), Provider: s.provider.host()}
 	if s.config.Demo {
 		var err error
 		if p.Personas, err = s.config.Store.Personas(c.Request().Context(), rayslice.System); err != nil {
@@ -128,29 +81,51 @@ func (s *Server) signIn(c echo.Context) error {
 		return err
 	}
 	chosen, _ := strconv.ParseInt(form.Get("user"), 10, 64)
-	if !slices.ContainsFunc(personas, func(u rayslice.User) bool { return u.ID == chosen }) {
+	at := slices.IndexFunc(personas, func(u rayslice.User) bool { return u.ID == chosen })
+	if at < 0 {
 		return rayslice.Invalid(rayslice.FieldError{Field: "user", Code: rayslice.CodeRequired})
 	}
-	if err := s.beginSession(c, chosen); err != nil {
+	if err := s.beginSession(c, personas[at], nil); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, localPath(form.Get("next")))
 }
 
-func (s *Server) beginSession(c echo.Context, userID int64) error {
+// visa is what an identity provider gave for a session.
+type visa struct {
+	issuer, subject string
+	refresh         string // refresh token; "" = none
+}
+
+// beginSession begins a session under a new id. visa is nil for a persona.
+func (s *Server) beginSession(c echo.Context, u rayslice.User, v *visa) error {
 	ctx, err := s.sessions.Load(c.Request().Context(), s.sessionToken(c))
 	if err != nil {
+		return err
+	}
+	if err := s.sessions.Clear(ctx); err != nil { // what an earlier visitor of this browser left
 		return err
 	}
 	if err := s.sessions.RenewToken(ctx); err != nil {
 		return err
 	}
-	s.sessions.Put(ctx, sessionUser, userID)
-	token, expiry, err := s.sessions.Commit(ctx)
+	s.sessions.Put(ctx, sessionUser, u.ID)
+	s.sessions.Put(ctx, sessionEpoch, u.Epoch)
+	if v != nil {
+		sealed, err := seal(s.sessions.Token(ctx), v.refresh)
+		if err != nil {
+			return err
+		}
+		s.sessions.Put(ctx, sessionIssuer, v.issuer)
+		s.sessions.Put(ctx, sessionSubject, v.subject)
+		s.sessions.Put(ctx, sessionRefresh, sealed)
+		s.sessions.Put(ctx, sessionChecked, s.now().Unix())
+	}
+	token, _, err := s.sessions.Commit(ctx)
 	if err != nil {
 		return err
 	}
-	s.sessions.WriteSessionCookie(ctx, c.Response(), token, expiry)
+	s.sessions.WriteSessionCookie(ctx, c.Response(), token, s.sessions.Deadline(ctx)) // not the idle time, which moves
 	return nil
 }
 
@@ -214,8 +189,9 @@ func localPath(next string) string {
 	return next
 }
 
-// maxKeptForm is the longest address that carries a form through the sign-in page.
-const maxKeptForm = 4096
+// maxNext is the longest address that the cookie of a sign-in carries: browsers drop one above 4 KiB. So it also bounds
+// the form that an address carries through the sign-in.
+const maxNext = 3500
 
 // returnTo says where to go after sign-in: the page that was asked for. A form that was sent after the session had
 // ended comes back filled in, and nothing has been submitted (jupyterhub/jupyterhub#5229).
@@ -226,7 +202,7 @@ func returnTo(r *http.Request) string {
 	if r.URL.Path != "/clusters" || r.ParseForm() != nil {
 		return "/clusters"
 	}
-	if kept := "/clusters/new?" + r.PostForm.Encode(); len(kept) <= maxKeptForm {
+	if kept := "/clusters/new?" + r.PostForm.Encode(); len(kept) <= maxNext {
 		return kept
 	}
 	return "/clusters/new"

@@ -20,17 +20,71 @@ const sessionWait = 5 * time.Second
 
 // FindCtx returns the data of a session; exists is false when there is none or its time is over.
 func (s sessionStore) FindCtx(ctx context.Context, token string) (data []byte, exists bool, err error) {
+	data, expiry, err := s.find(ctx, token)
+	return data, !expiry.IsZero(), err
+}
+
+// find returns the data of a session and when it ends if nobody uses it; a zero expiry means that there is none.
+func (s sessionStore) find(ctx context.Context, token string) (data []byte, expiry time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
 	err = s.pool.QueryRow(ctx, `
-		SELECT data
-		  FROM sessions
-		 WHERE token = $1
-		   AND expiry > now()`, token).Scan(&data)
+		SELECT
+			data,
+			expiry
+		FROM sessions
+		WHERE token = $1
+			AND expiry > now()`, token).Scan(&data, &expiry)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, false, nil
+		return nil, time.Time{}, nil
 	}
-	return data, err == nil, away(err)
+	return data, expiry, away(err)
+}
+
+// touch moves the time at which an unused session ends.
+func (s sessionStore) touch(ctx context.Context, token string, expiry time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, `
+		UPDATE sessions
+		SET
+			expiry = $2
+		WHERE token = $1
+			AND expiry > now()`, token, expiry)
+	return away(err)
+}
+
+// claim lets one caller at a time ask the identity provider about a session, and gives it the data as they are now; nil
+// when it is somebody else's turn. Whoever finds the provider away leaves the claim to run out.
+func (s sessionStore) claim(ctx context.Context, token string) (data []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, `
+		UPDATE sessions
+		SET
+			checking_until = now() + interval '30 seconds'
+		WHERE token = $1
+			AND expiry > now()
+			AND (checking_until IS NULL OR checking_until <= now())
+		RETURNING data`, token).Scan(&data)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return data, away(err)
+}
+
+// save writes what the provider said about a session and, when it has answered, ends the claim. It is no use of the
+// session.
+func (s sessionStore) save(ctx context.Context, token string, data []byte, answered bool) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, `
+		UPDATE sessions
+		SET
+			data = $2,
+			checking_until = CASE WHEN $3 THEN NULL ELSE checking_until END
+		WHERE token = $1`, token, data, answered)
+	return away(err)
 }
 
 // CommitCtx writes a session. Sessions are written at sign-in only, so this is also when old ones are swept out.

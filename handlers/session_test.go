@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rayslice/rayslice/store/storetest"
 )
@@ -68,7 +69,7 @@ func TestNoPersonasOutsideTheDemo(t *testing.T) {
 		t.Errorf("%d personas shown", n)
 	}
 	p.nobody().post("/signin", url.Values{"user": {fmt.Sprint(p.Ada.ID)}}).want(http.StatusNotFound)
-	p.token(adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
+	p.token(p.adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
 }
 
 // TestSessionsEnd is T34's absolute time-out: an old session is nobody, and the next sign-in sweeps it out.
@@ -83,6 +84,40 @@ func TestSessionsEnd(t *testing.T) {
 	if err := p.server.config.Sessions.QueryRow(t.Context(), `SELECT count(*) FROM sessions`).Scan(&left); err != nil || left != 1 {
 		t.Errorf("%d sessions are left (%v), want Bob's", left, err)
 	}
+}
+
+// TestIdleSessions is T34's other time-out: using the portal keeps a session, an open page does not, and nothing keeps it
+// for more than a day.
+func TestIdleSessions(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	ada := p.as(p.Ada)
+	left := func() (left time.Duration) {
+		t.Helper()
+		var seconds float64
+		storetest.Query(t, &seconds, `SELECT extract(epoch FROM expiry - now())::float8 FROM sessions`)
+		return time.Duration(seconds * float64(time.Second)).Round(time.Minute)
+	}
+	if got := left(); got != sessionIdle {
+		t.Errorf("a new session has %s", got)
+	}
+	almost := func() { storetest.Exec(t, `UPDATE sessions SET expiry = now() + interval '1 hour'`) }
+	almost()
+	ada.send(http.MethodHead, "/clusters/events", nil).want(http.StatusOK)
+	if got := left(); got != time.Hour {
+		t.Errorf("an event stream keeps the session: %s left", got)
+	}
+	ada.get("/clusters").want(http.StatusOK)
+	if got := left(); got != sessionIdle {
+		t.Errorf("after use %s are left", got)
+	}
+	p.later(20 * time.Hour)
+	ada.get("/clusters").want(http.StatusOK)
+	if got := left(); got != sessionLifetime {
+		t.Errorf("%s are left, want no more than a day from sign-in", got)
+	}
+	storetest.Exec(t, `UPDATE sessions SET expiry = now()`)
+	ada.get("/clusters").want(http.StatusSeeOther)
 }
 
 // TestSessionFixation is T33: a planted session id is worthless after sign-in, and so is the one before.
@@ -104,7 +139,7 @@ func TestSessionFixation(t *testing.T) {
 func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	ada, token := p.as(p.Ada), p.token(adaToken)
+	ada, token := p.as(p.Ada), p.token(p.adaToken)
 	storetest.Exec(t, `UPDATE users SET disabled = true WHERE id = $1`, p.Ada.ID)
 	ada.get("/clusters").want(http.StatusSeeOther)
 	if got := token.get("/api/v1/requests").want(http.StatusUnauthorized); got.problem().Code != "bad_token" || got.Header().Get("WWW-Authenticate") == "" {
@@ -116,7 +151,7 @@ func TestDisabledUser(t *testing.T) {
 func TestBearerBeatsCookie(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	both := p.as(p.Ada).with("Authorization", "Bearer "+samToken)
+	both := p.as(p.Ada).with("Authorization", "Bearer "+p.samToken)
 	if got := both.get("/clusters").want(http.StatusOK).page().Find(".who").Text(); got != "Sam" {
 		t.Errorf("taken for %q, want Sam", got)
 	}

@@ -1,1 +1,2 @@
+ALTER TABLE sessions DROP COLUMN checking_until;
 DROP TABLE tokens;

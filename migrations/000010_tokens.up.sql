@@ -15,3 +15,6 @@ CREATE TABLE tokens (
 );
 
 CREATE INDEX tokens_user ON tokens (user_id, id DESC);
+
+-- Who is about to ask the identity provider anew about a session; a refresh token must not be used twice at once.
+ALTER TABLE sessions ADD COLUMN checking_until timestamptz;

@@ -14,6 +14,7 @@ type userRow struct {
 	Email    string
 	Admin    bool
 	Disabled bool
+	Persona  bool
 	Epoch    int
 	Roles    map[string]rayslice.Role
 }
@@ -30,6 +31,7 @@ const userColumns = `
 			WHERE user_id = u.id AND role = 'admin' AND (until_at IS NULL OR until_at > now())
 		) AS admin,
 		u.disabled,
+		u.iss IS NULL AS persona,
 		u.session_epoch AS epoch,
 		coalesce((
 			SELECT
@@ -78,7 +80,9 @@ func (s *Store) Personas(ctx context.Context, actor rayslice.User) ([]rayslice.U
 
 func scanUser(row pgx.CollectableRow) (rayslice.User, error) {
 	r, err := pgx.RowToStructByName[userRow](row)
-	return rayslice.User{ID: r.ID, Name: r.Name, Email: r.Email, Admin: r.Admin, Disabled: r.Disabled, Epoch: r.Epoch, Roles: r.Roles}, err
+	return rayslice.User{
+		ID: r.ID, Name: r.Name, Email: r.Email, Admin: r.Admin, Disabled: r.Disabled, Persona: r.Persona, Epoch: r.Epoch, Roles: r.Roles,
+	}, err
 }
 
 // Team returns one team the actor may see.

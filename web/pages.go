@@ -33,10 +33,11 @@ type Frame struct {
 }
 
 // SignInPage asks who somebody is. In the demo it offers the personas.
-// Form: POST /signin with user (id of the persona) and next.
+// Form: POST /signin with user (id of the persona) and next. Link: /signin/oidc?next=.
 type SignInPage struct {
 	Frame
 	Personas []rayslice.User
+	Provider string // host of the identity provider; "" = none is configured
 	Next     string // local path to go to afterwards
 }
 

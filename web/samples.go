@@ -34,6 +34,8 @@ func Samples() []Sample {
 	all = append(all, formSamples()...)
 	all = append(all, requestSamples()...)
 	all = append(all, teamSamples()...)
+	all = append(all, accountSamples()...)
+	all = append(all, peopleSamples()...)
 	return append(all, errorSamples()...)
 }
 
@@ -48,6 +50,10 @@ func signInSamples() []Sample {
 			return signIn(f, sampleUser, sampleLead, rayslice.User{ID: 5, Name: "نور الهدى", Roles: map[string]rayslice.Role{"speech": rayslice.RoleMember}}, admin)
 		}},
 		{"signin-nobody", func(f Frame) templ.Component { return signIn(f) }},
+		{"signin-provider", func(f Frame) templ.Component {
+			f.Demo, f.User = false, rayslice.User{}
+			return SignInView(SignInPage{Frame: f, Provider: "id.example.org", Next: "/clusters"})
+		}},
 		{"signin-not-configured", func(f Frame) templ.Component { f.Demo = false; return signIn(f) }},
 	}
 }

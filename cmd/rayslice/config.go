@@ -27,6 +27,14 @@ type Config struct {
 	Catalogue        string        `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
 	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, or with persona sign-in those of the demo."`
 	PersonaSignIn    bool          `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`
+	OIDCIssuer       string        `env:"RAYSLICE_OIDC_ISSUER" name:"oidc-issuer" help:"Identity provider people sign in with, as it names itself, e.g. https://id.example/realms/lab; empty: none."`
+	OIDCClientID     string        `env:"RAYSLICE_OIDC_CLIENT_ID" name:"oidc-client-id" help:"What the identity provider calls this portal."`
+	OIDCClientSecret string        `env:"RAYSLICE_OIDC_CLIENT_SECRET" name:"oidc-client-secret" help:"Secret of the portal at the identity provider; empty: a public client, which PKCE alone protects."`
+	OIDCScopes       []string      `env:"RAYSLICE_OIDC_SCOPES" name:"oidc-scopes" default:"profile,email" help:"What to ask the identity provider for beside openid; many need groups and offline_access too."`
+	OIDCGroupsClaim  string        `env:"RAYSLICE_OIDC_GROUPS_CLAIM" name:"oidc-groups-claim" default:"groups" help:"Claim that lists a person's groups."`
+	OIDCGroups       string        `env:"RAYSLICE_OIDC_GROUPS" name:"oidc-groups" type:"path" help:"YAML file that says which roles a group gives; empty: groups do not count."`
+	OIDCAdmins       []string      `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that become administrators at sign-in, whatever their groups, with commas between; for the first one."`
+	OIDCTrustEmail   bool          `env:"RAYSLICE_OIDC_TRUST_EMAIL" name:"oidc-trust-email" default:"false" negatable:"" help:"Keep e-mail addresses although the identity provider does not say that it verified them, e.g. Microsoft Entra ID."`
 	LogLevel         string        `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
 	ShutdownTimeout  time.Duration `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
 }
@@ -40,6 +48,8 @@ func (c Config) Validate() error {
 		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
 		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
+		require(c.OIDCIssuer == "" || validIssuer(c.OIDCIssuer), "--oidc-issuer (RAYSLICE_OIDC_ISSUER): %q is not an https address, or http on this machine", c.OIDCIssuer),
+		require((c.OIDCIssuer == "") == (c.OIDCClientID == ""), "--oidc-client-id (RAYSLICE_OIDC_CLIENT_ID): goes with RAYSLICE_OIDC_ISSUER; set both or neither"),
 		require(c.ShutdownTimeout > 0, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT): must be above 0, is %s", c.ShutdownTimeout),
 	)
 }

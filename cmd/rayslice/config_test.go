@@ -44,7 +44,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	want := Config{
 		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", HeadAccess: "auto", QPS: 200, Burst: 400,
-		Resync: time.Minute, LogLevel: "info", ShutdownTimeout: 20 * time.Second,
+		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -89,6 +89,8 @@ func TestConfigRefusals(t *testing.T) {
 		"a burst that is no number":      {[]string{"serve", "--burst=many"}, "--burst"},
 		"a burst of none":                {[]string{"serve", "--burst=0"}, "--burst (RAYSLICE_BURST)"},
 		"a sweep that never rests":       {[]string{"serve", "--resync=1ms"}, "--resync (RAYSLICE_RESYNC)"},
+		"an issuer in the clear":         {[]string{"serve", "--oidc-issuer=http://id.example", "--oidc-client-id=x"}, "--oidc-issuer (RAYSLICE_OIDC_ISSUER)"},
+		"an issuer without a client":     {[]string{"serve", "--oidc-issuer=https://id.example"}, "--oidc-client-id (RAYSLICE_OIDC_CLIENT_ID)"},
 		"no time to stop":                {[]string{"serve", "--shutdown-timeout=0s"}, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT)"},
 		"an unknown way to heads":        {[]string{"serve", "--head-access=tunnel"}, `--head-access must be one of "auto","direct","portforward"`},
 		"an unknown log level":           {[]string{"serve", "--log-level=loud"}, "--log-level must be one of"},

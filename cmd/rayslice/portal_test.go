@@ -195,7 +195,7 @@ type announcement struct {
 	token chan string
 }
 
-var bearer = regexp.MustCompile(`Bearer (rayslice-demo-\w+)'`)
+var bearer = regexp.MustCompile(`Bearer (rayslice_pat_\w+)'`)
 
 func (a *announcement) Write(p []byte) (int, error) {
 	n, err := a.text.Write(p)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -33,7 +33,7 @@ type portal struct {
 	sessions   *pgxpool.Pool
 	controller *k8s.Controller
 	handler    *handlers.Server
-	tokens     map[string]int64
+	token      string // of the demo's first persona; "" = none
 }
 
 // serve runs the portal until ctx ends or a part of it fails.
@@ -79,6 +79,10 @@ func (p *portal) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	oidc, err := p.config.oidc()
+	if err != nil {
+		return err
+	}
 	if err := p.openStore(ctx); err != nil {
 		return err
 	}
@@ -90,7 +94,7 @@ func (p *portal) open(ctx context.Context) error {
 	p.handler, err = handlers.New(handlers.Config{
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
-		Health: p.health, Demo: p.config.PersonaSignIn, Tokens: p.tokens, Version: programVersion(), PublicURL: p.config.BaseURL(),
+		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 	})
 	return err
 }
@@ -132,8 +136,28 @@ func (p *portal) seed(ctx context.Context) error {
 	if err != nil || len(personas) == 0 {
 		return err
 	}
-	p.tokens = map[string]int64{"rayslice-demo-" + rand.Text(): personas[0].ID}
-	return nil
+	p.token, err = p.demoToken(ctx, personas[0])
+	return err
+}
+
+// demoTokens is how many tokens of earlier starts go on working, e.g. of a second replica.
+const demoTokens = 4
+
+// demoToken makes a token for programs to try the demo with, and revokes those of long ago.
+func (p *portal) demoToken(ctx context.Context, persona rayslice.User) (string, error) {
+	draft := rayslice.TokenDraft{Name: "demo", Scopes: rayslice.Scopes(), Days: 7}
+	earlier, err := p.store.Tokens(ctx, persona)
+	if err != nil {
+		return "", err
+	}
+	ours := slices.DeleteFunc(earlier, func(t rayslice.Token) bool { return t.Name != draft.Name || !t.RevokedAt.IsZero() })
+	for _, t := range ours[min(demoTokens, len(ours)):] {
+		if err := p.store.RevokeToken(ctx, persona, t.ID); err != nil {
+			return "", err
+		}
+	}
+	secret, _, err := p.store.CreateToken(ctx, persona, draft)
+	return secret, err
 }
 
 func (p *portal) openController(catalogue rayslice.Catalogue, registry *prometheus.Registry) error {
@@ -161,8 +185,8 @@ func (p *portal) announce(addr net.Addr) {
 		return
 	}
 	fmt.Printf("\n  Open %s and sign in as Mei Lin (researcher), Arjun Rao (lead) or Wei Zhang (admin).\n", p.config.BaseURL())
-	for token := range p.tokens {
-		fmt.Printf("  For programs, as Mei Lin: curl -H 'Authorization: Bearer %s' %s/api/v1/requests\n", token, p.config.BaseURL())
+	if p.token != "" {
+		fmt.Printf("  For programs, as Mei Lin: curl -H 'Authorization: Bearer %s' %s/api/v1/requests\n", p.token, p.config.BaseURL())
 	}
 	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
 }

@@ -65,6 +65,16 @@ func Exec(t testing.TB, sql string, args ...any) {
 	exec(t, URL(t), sql, args...)
 }
 
+// Query reads one value from the test's private database, for what the Store has no method for.
+func Query(t testing.TB, dst any, sql string, args ...any) {
+	t.Helper()
+	conn := connect(t, URL(t))
+	defer closeConn(conn)
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(dst); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
 // People are the personas that Fill makes.
 type People struct {
 	Ada  rayslice.User // member of vision

@@ -1,0 +1,152 @@
+package handlers
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store/storetest"
+)
+
+// TestLimits is T41: whoever floods the portal hears 429 with Retry-After, and nobody else notices.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.server.limits = defaultLimits()
+	bob, ada := p.token(p.newToken(p.Bob)), p.as(p.Ada)
+	refused := func(n int, send func() answer) int {
+		t.Helper()
+		count := 0
+		for range n {
+			got := send()
+			if got.Code != http.StatusTooManyRequests {
+				continue
+			}
+			if count++; got.Header().Get("Retry-After") == "" {
+				t.Fatal("no Retry-After")
+			}
+		}
+		return count
+	}
+	if n := refused(1000, func() answer { return p.token(p.adaToken).get("/api/v1/requests?limit=1") }); n == 0 {
+		t.Error("1,000 calls of the API in a row are all answered")
+	}
+	form := url.Values{"name": {"many"}, "days": {"1"}}
+	if n := refused(200, func() answer { return ada.post("/account/tokens", form) }); n == 0 {
+		t.Error("200 tokens in a row are all made")
+	}
+	if n := refused(20, func() answer { return bob.get("/api/v1/requests?limit=1") }); n != 0 {
+		t.Errorf("another is refused %d times", n)
+	}
+	ada.get("/clusters").want(http.StatusOK) // reading goes on
+	bob.post("/language", url.Values{"lang": {"en"}}).want(http.StatusSeeOther)
+}
+
+// TestStreamsPerPerson is T41's 300 streams: a person has a share of them, however many tokens they have.
+func TestStreamsPerPerson(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	id := func(u rayslice.User, token int) identity {
+		return identity{user: u, bearer: fmt.Sprint("token-", token)}
+	}
+	opened := 0
+	for n := range 300 {
+		if _, err := p.server.streams.subscribe(id(p.Ada, n), nil); err == nil {
+			opened++
+		}
+	}
+	if opened != maxUserStreams {
+		t.Errorf("%d streams are open", opened)
+	}
+	sub, err := p.server.streams.subscribe(id(p.Bob, 1), nil)
+	if err != nil {
+		t.Fatalf("another is refused: %v", err)
+	}
+	p.server.streams.unsubscribe(sub)
+}
+
+// TestBadTokens holds up whoever tries out tokens, and never somebody with a good one, also from the same address.
+func TestBadTokens(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.server.limits = defaultLimits()
+	held := 0
+	for range 200 {
+		if p.token(rayslice.NewToken()).get("/api/v1/requests").Code == http.StatusTooManyRequests {
+			held++
+		}
+	}
+	if held == 0 {
+		t.Error("200 made-up tokens in a row are all looked up and answered")
+	}
+	p.token(p.samToken).get("/api/v1/requests").want(http.StatusOK)
+}
+
+// TestSignInsPerAddress holds up one address that signs in all the time.
+func TestSignInsPerAddress(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.server.limits = defaultLimits()
+	p.server.limits.signIns = newLimiter(1, 3)
+	for range 3 {
+		p.nobody().post("/signin", url.Values{"user": {"0"}}).want(http.StatusUnprocessableEntity)
+	}
+	p.nobody().post("/signin", url.Values{"user": {"0"}}).want(http.StatusTooManyRequests)
+	p.nobody().get("/signin").want(http.StatusOK)
+}
+
+// TestLimiterForgets keeps the memory of keys bounded.
+func TestLimiterForgets(t *testing.T) {
+	l := newLimiter(rate.Inf, 1)
+	for n := range 3 * maxLimiters {
+		l.allow(fmt.Sprint(n))
+	}
+	if len(l.of) > maxLimiters {
+		t.Errorf("%d keys are kept", len(l.of))
+	}
+	slow := newLimiter(0, 1)
+	for n := range maxLimiters + 1 { // all of them owe something
+		slow.allow(fmt.Sprint(n))
+	}
+	if len(slow.of) > maxLimiters {
+		t.Errorf("%d keys are kept", len(slow.of))
+	}
+}
+
+// TestTokenScopes names the scope that a token lacks, on pages and in the API alike.
+func TestTokenScopes(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	request := p.create(p.Ada, storetest.Draft(1, 8))
+	reader, asker := p.token(p.newToken(p.Ada)), p.token(p.newToken(p.Ada, rayslice.ScopeRequest))
+	reader.get("/api/v1/requests/" + request.ID).want(http.StatusOK)
+	if got := reader.postJSON("/api/v1/requests", goodBody).want(http.StatusForbidden).problem(); got.Code != "token_scope" || got.Detail == "" {
+		t.Errorf("got %+v", got)
+	}
+	asker.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated)
+	for _, v := range []visitor{reader, asker} {
+		v.post("/api/v1/requests/"+request.ID+"/stop", nil).want(http.StatusForbidden)
+		v.post("/clusters/"+request.ID+"/stop", nil).want(http.StatusForbidden)
+	}
+	stopper := p.token(p.newToken(p.Ada, rayslice.ScopeStop))
+	stopper.postJSON("/api/v1/requests", goodBody).want(http.StatusForbidden)
+	stopper.post("/api/v1/requests/"+request.ID+"/stop", nil).want(http.StatusOK)
+}
+
+// TestTokenMakesNoTokens keeps a token that was stolen from outliving its revocation.
+func TestTokenMakesNoTokens(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for _, path := range []string{"/account/tokens", "/account/sessions/end"} {
+		p.token(p.adaToken).post(path, url.Values{"name": {"child"}, "days": {"1"}}).want(http.StatusForbidden)
+	}
+	var made int
+	storetest.Query(t, &made, `SELECT count(*) FROM tokens WHERE name = 'child'`)
+	if made != 0 {
+		t.Error("a token made another")
+	}
+}

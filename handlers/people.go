@@ -1,0 +1,150 @@
+package handlers
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
+	"github.com/rayslice/rayslice/web"
+)
+
+// showPeople lists people for an admin.
+func (s *Server) showPeople(c echo.Context) error {
+	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
+	filter, err := readPeopleFilter(actor, query)
+	if err != nil {
+		return err
+	}
+	found, err := s.config.Store.Users(ctx, actor, filter)
+	if err != nil {
+		return err
+	}
+	p := web.PeoplePage{Filter: web.PeopleFilter{Search: filter.Search, Team: filter.Team, Role: filter.Role, Disabled: filter.Disabled}}
+	if p.Frame, p.Teams, err = s.adminFrame(c); err != nil {
+		return err
+	}
+	for _, person := range found.People {
+		p.People = append(p.People, personOf(person))
+	}
+	if query.Get("cursor") != "" {
+		p.First = withQuery("/admin/people", without(query, "cursor"))
+	}
+	if found.Next != "" {
+		next := without(query, "cursor")
+		next.Set("cursor", found.Next)
+		p.Next = withQuery("/admin/people", next)
+	}
+	return page(c, http.StatusOK, web.PeopleView(p))
+}
+
+// readPeopleFilter reads how the list of people is narrowed, and names every bad parameter.
+func readPeopleFilter(actor rayslice.User, query url.Values) (store.PersonFilter, error) {
+	r := &filterReader{query: query}
+	filter := store.PersonFilter{
+		Search: r.search(), Team: r.team(actor), Role: rayslice.Role(query.Get("role")), Disabled: query.Get("disabled") == "1",
+		After: r.cursor(), Limit: r.limit(listLength),
+	}
+	if roles := []rayslice.Role{"", rayslice.RoleMember, rayslice.RoleLead, rayslice.RoleAdmin}; !slices.Contains(roles, filter.Role) {
+		r.refuse("role", rayslice.CodeRequired, nil)
+	}
+	return filter, rayslice.Invalid(r.bad...)
+}
+
+// adminFrame returns the frame of an admin's page and the names of all teams.
+func (s *Server) adminFrame(c echo.Context) (web.Frame, []string, error) {
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return frame, nil, err
+	}
+	teams, err := s.config.Store.Teams(c.Request().Context(), user(c))
+	names := make([]string, len(teams))
+	for i, team := range teams {
+		names[i] = team.Name
+	}
+	return frame, names, err
+}
+
+func personOf(p store.Person) web.Person {
+	person := web.Person{User: p.User, SeenAt: p.SeenAt, Grants: p.Grants}
+	if u, err := url.Parse(p.Issuer); err == nil {
+		person.Provider = u.Host
+	}
+	return person
+}
+
+// showPerson shows one person to an admin.
+func (s *Server) showPerson(c echo.Context) error {
+	p, err := s.personPage(c)
+	if err != nil {
+		return err
+	}
+	p.Confirm = c.QueryParam("confirm")
+	return page(c, http.StatusOK, web.PersonView(p))
+}
+
+func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
+	id, err := numberParam(c, "user", "user")
+	if err != nil {
+		return web.PersonPage{}, err
+	}
+	person, err := s.config.Store.Person(c.Request().Context(), user(c), id)
+	if err != nil {
+		return web.PersonPage{}, err
+	}
+	p := web.PersonPage{Person: personOf(person), Role: rayslice.RoleMember}
+	p.Frame, p.Teams, err = s.adminFrame(c)
+	return p, err
+}
+
+// changePerson answers a form about one person: with their page as it is then, or with what did not work.
+func (s *Server) changePerson(change func(c echo.Context, id int64, form url.Values) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id, err := numberParam(c, "user", "user")
+		if err != nil {
+			return err
+		}
+		form, err := formValues(c)
+		if err == nil {
+			err = change(c, id, form)
+		}
+		if err == nil {
+			return c.Redirect(http.StatusSeeOther, web.PersonPath(id))
+		}
+		status, problem := explain(err)
+		if problem.Kind != rayslice.KindInvalid && problem.Kind != rayslice.KindConflict {
+			return err
+		}
+		p, failed := s.personPage(c)
+		if failed != nil {
+			return failed
+		}
+		visitOf(c).failure, p.Problem, p.Team, p.Role = err, problem, form.Get("team"), rayslice.Role(form.Get("role"))
+		return page(c, status, web.PersonView(p))
+	}
+}
+
+func (s *Server) grantRole(c echo.Context, id int64, form url.Values) error {
+	return s.config.Store.GrantRole(c.Request().Context(), user(c), id, form.Get("team"), rayslice.Role(form.Get("role")))
+}
+
+func (s *Server) revokeRole(c echo.Context, id int64, form url.Values) error {
+	return s.config.Store.RevokeRole(c.Request().Context(), user(c), rayslice.RoleGrant{
+		UserID: id, Team: form.Get("team"), Role: rayslice.Role(form.Get("role")), Source: rayslice.Source(form.Get("source")),
+	})
+}
+
+func (s *Server) disablePerson(c echo.Context, id int64, _ url.Values) error {
+	return s.config.Store.SetDisabled(c.Request().Context(), user(c), id, true)
+}
+
+func (s *Server) enablePerson(c echo.Context, id int64, _ url.Values) error {
+	return s.config.Store.SetDisabled(c.Request().Context(), user(c), id, false)
+}
+
+func (s *Server) endSessions(c echo.Context, id int64, _ url.Values) error {
+	return s.config.Store.EndSessions(c.Request().Context(), user(c), id)
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/rayslice/rayslice"
+)
+
+// SignIn returns the person behind an identity, new ones included, with the name, address and roles the provider gives
+// them now. Only roles of the provider's own are touched (DefGuard/defguard#3516), and none where it said nothing about
+// groups (nexspence/nexspence#487). Nobody becomes somebody else by having their address. A disabled person is
+// KindForbidden, code "user_disabled".
+func (s *Store) SignIn(ctx context.Context, actor rayslice.User, id rayslice.Identity) (rayslice.User, error) {
+	if !actor.System {
+		return rayslice.User{}, errPortalOnly
+	}
+	var user rayslice.User
+	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+		user, err = signIn(ctx, tx, actor, id)
+		return err
+	})
+	if rayslice.KindOf(err) == rayslice.KindForbidden {
+		return rayslice.User{}, s.forbid(ctx, actor, rayslice.AuditEntry{Subject: id.Name}, "user_disabled")
+	}
+	return user, err
+}
+
+func signIn(ctx context.Context, tx pgx.Tx, actor rayslice.User, id rayslice.Identity) (rayslice.User, error) {
+	userID, disabled, err := upsertUser(ctx, tx, id)
+	if err != nil {
+		return rayslice.User{}, err
+	}
+	if disabled {
+		return rayslice.User{}, rayslice.Forbidden("user_disabled")
+	}
+	if id.Roles != nil {
+		if err := syncRoles(ctx, tx, actor, userID, id); err != nil {
+			return rayslice.User{}, err
+		}
+	}
+	if id.Admin {
+		if err := insertRole(ctx, tx, actor, id.Name, rayslice.RoleGrant{UserID: userID, Role: rayslice.RoleAdmin, Source: rayslice.SourceSeed}); err != nil {
+			return rayslice.User{}, err
+		}
+	}
+	rows, _ := tx.Query(ctx, userColumns+`
+		WHERE u.id = $1`, userID)
+	return pgx.CollectExactlyOneRow(rows, scanUser)
+}
+
+// upsertUser also locks the person, so that two sign-ins of one take turns.
+func upsertUser(ctx context.Context, tx pgx.Tx, id rayslice.Identity) (userID int64, disabled bool, err error) {
+	err = tx.QueryRow(ctx, `
+		INSERT INTO users (
+			iss,
+			sub,
+			name,
+			email,
+			seen_at
+		)
+		VALUES ($1, $2, $3, $4, now())
+		ON CONFLICT (iss, sub) DO UPDATE
+		SET
+			name = excluded.name,
+			email = excluded.email,
+			seen_at = now()
+		RETURNING
+			id,
+			disabled`, id.Issuer, id.Subject, id.Name, id.Email).Scan(&userID, &disabled)
+	return userID, disabled, err
+}
+
+// syncRoles makes the provider's grants what it says now. Teams that do not exist here are passed over.
+func syncRoles(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, id rayslice.Identity) error {
+	rows, _ := tx.Query(ctx, grantColumns+`
+			AND user_id = $1
+			AND source = 'oidc'`, userID)
+	had, err := pgx.CollectRows(rows, scanRoleGrant)
+	if err != nil {
+		return err
+	}
+	for _, g := range had {
+		if !holds(id.Roles, g) {
+			if err := deleteRole(ctx, tx, actor, id.Name, g); err != nil {
+				return err
+			}
+		}
+	}
+	for _, g := range id.Roles {
+		g.UserID, g.Source, g.By = userID, rayslice.SourceOIDC, ""
+		if holds(had, g) {
+			continue
+		}
+		if err := insertRole(ctx, tx, actor, id.Name, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func holds(grants []rayslice.RoleGrant, wanted rayslice.RoleGrant) bool {
+	return slices.ContainsFunc(grants, func(g rayslice.RoleGrant) bool { return g.Team == wanted.Team && g.Role == wanted.Role })
+}
