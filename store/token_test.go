@@ -73,15 +73,13 @@ func TestTokenApproves(t *testing.T) {
 	s := storetest.New(t)
 	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
 	ctx := t.Context()
+	needLead(t, s, p)
 	for who, u := range map[string]rayslice.User{"its owner's request": p.Ada, "a lead's own": p.Lea, "a stranger to the request": p.Bob} {
 		owner := p.Ada
 		if u.ID == p.Lea.ID {
 			owner = p.Lea
 		}
-		id, err := s.CreatePending(ctx, owner, storetest.Draft(1, 4))
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := mustCreate(t, s, owner, storetest.Draft(1, 4)).ID
 		secret, made := mustToken(t, s, u, rayslice.TokenDraft{Name: who, Scopes: rayslice.Scopes(), Days: 1})
 		as, err := s.Token(ctx, rayslice.System, rayslice.HashToken(secret))
 		if err != nil {
