@@ -124,3 +124,36 @@ func TestT43NamesStayOneRecord(t *testing.T) {
 	}
 	wantLogged(t, s, people.Root, "create", 5)
 }
+
+// TestWhoseRoleCouldChangeAudit is what the portal warns of: the owner could, the role that Grant has set up could not.
+func TestWhoseRoleCouldChangeAudit(t *testing.T) {
+	owner := storetest.New(t)
+	if open, err := owner.AuditIsOpen(t.Context()); err != nil || !open {
+		t.Errorf("as the owner: %v, %v", open, err)
+	}
+	app := storetest.AsApp(t)
+	if open, err := app.AuditIsOpen(t.Context()); err != nil || open {
+		t.Errorf("as the portal's role: %v, %v", open, err)
+	}
+}
+
+// TestT43EverythingWorksAsThePortalsRole goes through teams, requests, decisions, raises and the sweep as the role that
+// cannot change the audit log.
+func TestT43EverythingWorksAsThePortalsRole(t *testing.T) {
+	s := storetest.AsApp(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	r := waiting(t, s, people)
+	if _, err := s.DecideRequest(t.Context(), people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 1}); err != nil {
+		t.Fatal(err)
+	}
+	mustStop(t, s, people.Ada, r.ID)
+	grantUntil(t, s, people, time.Now().AddDate(0, 0, 1))
+	if err := s.SetLimit(t.Context(), people.Root, "vision", rayslice.Charge{GiB: 8}, ""); err != nil {
+		t.Fatal(err)
+	}
+	shiftGrants(t)
+	if swept := mustSweep(t, s); swept.Grants != 1 {
+		t.Errorf("swept %+v", swept)
+	}
+	wantLogged(t, s, people.Root, "grant_ended", 1)
+}

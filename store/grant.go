@@ -9,7 +9,7 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-const grantColumns = `
+const limitColumns = `
 	SELECT
 		id,
 		team,
@@ -28,7 +28,7 @@ func (s *Store) Grants(ctx context.Context, actor rayslice.User, team string) ([
 	if !actor.CanSee(team) {
 		return nil, rayslice.NotFound("team")
 	}
-	rows, _ := s.db.Query(ctx, grantColumns+`
+	rows, _ := s.db.Query(ctx, limitColumns+`
 		WHERE team = $1
 			AND ended_at IS NULL
 			AND (until_at IS NULL OR until_at > now())
@@ -52,7 +52,7 @@ func (s *Store) GrantHistory(ctx context.Context, actor rayslice.User, team stri
 		return GrantPage{}, rayslice.NotFound("team")
 	}
 	limit = pageLength(limit)
-	rows, _ := s.db.Query(ctx, grantColumns+`
+	rows, _ := s.db.Query(ctx, limitColumns+`
 		WHERE team = $1
 			AND ($2::bigint = 0 OR id < $2)
 		ORDER BY id DESC
@@ -124,7 +124,7 @@ func lockGrant(ctx context.Context, tx pgx.Tx, id int64) (rayslice.Grant, error)
 		FOR UPDATE`, id); err != nil {
 		return rayslice.Grant{}, err
 	}
-	rows, _ := tx.Query(ctx, grantColumns+`
+	rows, _ := tx.Query(ctx, limitColumns+`
 		WHERE id = $1`, id)
 	return pgx.CollectExactlyOneRow(rows, scanGrant)
 }

@@ -101,7 +101,7 @@ func endGrantsOf(ctx context.Context, tx pgx.Tx, actor rayslice.User, team strin
 	if err != nil || tag.RowsAffected() == 0 {
 		return 0, err
 	}
-	rows, _ := tx.Query(ctx, grantColumns+`
+	rows, _ := tx.Query(ctx, limitColumns+`
 		WHERE team = $1 AND ended_at IS NULL AND until_at <= now()`, team)
 	over, err := pgx.CollectRows(rows, scanGrant)
 	if err != nil || len(over) == 0 {
