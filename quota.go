@@ -167,3 +167,16 @@ func (d RaiseDecision) Validate(asked Raise, now time.Time) error {
 
 // CodeLater is the field code of a date after what was asked for; Args: until.
 const CodeLater = "later_than_asked"
+
+// Codes of what happened to a team's limit; the sentences stand in the catalogues as reason_<code>. Args: gib, cards, and
+// where there is one until; note, purpose or answer is what people said.
+const (
+	ReasonTeamCreated    = "team_created" // Args also: namespace
+	ReasonLimitSet       = "limit_set"
+	ReasonRaiseAsked     = "raise_asked"
+	ReasonRaiseGranted   = "raise_granted"
+	ReasonRaiseDenied    = "raise_denied"
+	ReasonRaiseWithdrawn = "raise_withdrawn"
+	ReasonGrantTakenBack = "grant_taken_back" // before its end
+	ReasonGrantEnded     = "grant_ended"      // by itself
+)

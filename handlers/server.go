@@ -55,6 +55,7 @@ type Server struct {
 	crossOrigin *http.CrossOriginProtection
 	tokens      map[[sha256.Size]byte]int64 // by hash, so that looking one up does not leak it through time
 	streams     *hub
+	reports     chan struct{} // one place for each report that is being read
 	metrics     *metrics
 	timing      timing
 	now         func() time.Time
@@ -77,7 +78,7 @@ func New(config Config) (*Server, error) {
 	if config.Health == nil {
 		config.Health = func() Health { return Health{} }
 	}
-	s := &Server{config: config, public: public, timing: defaultTiming(), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, public: public, timing: defaultTiming(), reports: make(chan struct{}, maxReports), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

@@ -99,6 +99,25 @@ func (s *Store) ExportAudit(ctx context.Context, actor rayslice.User, f AuditFil
 	}
 }
 
+// AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about.
+func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User) error {
+	if actor.CanAdmin() {
+		return nil
+	}
+	return s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
+}
+
+// LeadOnly refuses everybody but the team's leads and admins, with an audit entry, what leads up to setting its rules.
+func (s *Store) LeadOnly(ctx context.Context, actor rayslice.User, team string) error {
+	switch {
+	case !actor.CanSee(team):
+		return rayslice.NotFound("team")
+	case actor.CanLead(team):
+		return nil
+	}
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Team: team}, "rules_not_lead")
+}
+
 func (s *Store) mayReadAudit(ctx context.Context, actor rayslice.User, team string) error {
 	switch {
 	case actor.System || actor.CanAdmin():

@@ -111,7 +111,7 @@ func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, id int64) (te
 	if err := refreshLimit(ctx, tx, g.Team, false); err != nil {
 		return g.Team, err
 	}
-	reason := limitReason("grant_taken_back", g.Charge, g.Note)
+	reason := limitReason(rayslice.ReasonGrantTakenBack, g.Charge, g.Note)
 	return g.Team, changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "end_grant", Team: g.Team, Subject: g.By, Reason: reason})
 }
 

@@ -115,7 +115,7 @@ func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslic
 		if err != nil {
 			return err
 		}
-		reason := raiseReason("raise_asked", draft.Charge, draft.Until, "purpose", draft.Purpose)
+		reason := raiseReason(rayslice.ReasonRaiseAsked, draft.Charge, draft.Until, "purpose", draft.Purpose)
 		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "ask_raise", Team: draft.Team, Reason: reason})
 	})
 	if err != nil {
@@ -253,11 +253,11 @@ func closeRaise(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.
 	entry := rayslice.AuditEntry{Team: r.Team, Subject: r.By.Name}
 	switch to {
 	case rayslice.RaiseGranted:
-		entry.Action, entry.Reason = "grant_raise", raiseReason("raise_granted", d.Charge, d.Until, "answer", d.Answer)
+		entry.Action, entry.Reason = "grant_raise", raiseReason(rayslice.ReasonRaiseGranted, d.Charge, d.Until, "answer", d.Answer)
 	case rayslice.RaiseDenied:
-		entry.Action, entry.Reason = "deny_raise", raiseReason("raise_denied", r.Charge, r.Until, "answer", d.Answer)
+		entry.Action, entry.Reason = "deny_raise", raiseReason(rayslice.ReasonRaiseDenied, r.Charge, r.Until, "answer", d.Answer)
 	default:
-		entry.Action, entry.Reason = "withdraw_raise", raiseReason("raise_withdrawn", r.Charge, r.Until, "", "")
+		entry.Action, entry.Reason = "withdraw_raise", raiseReason(rayslice.ReasonRaiseWithdrawn, r.Charge, r.Until, "", "")
 	}
 	return changedTeam(ctx, tx, actor, entry)
 }

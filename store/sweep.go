@@ -111,7 +111,7 @@ func endGrantsOf(ctx context.Context, tx pgx.Tx, actor rayslice.User, team strin
 		if err := markEnded(ctx, tx, g.ID); err != nil {
 			return 0, err
 		}
-		entry := rayslice.AuditEntry{Action: "grant_ended", Team: team, Subject: g.By, Reason: raiseReason("grant_ended", g.Charge, g.Until, "note", g.Note)}
+		entry := rayslice.AuditEntry{Action: "grant_ended", Team: team, Subject: g.By, Reason: raiseReason(rayslice.ReasonGrantEnded, g.Charge, g.Until, "note", g.Note)}
 		if err := changedTeam(ctx, tx, actor, entry); err != nil {
 			return 0, err
 		}

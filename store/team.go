@@ -13,7 +13,7 @@ import (
 // CreateTeam adds a team with its base limit. The draft must be valid. A name or namespace that is taken is a bad field;
 // KindForbidden unless the actor is an admin.
 func (s *Store) CreateTeam(ctx context.Context, actor rayslice.User, draft rayslice.TeamDraft) error {
-	entry := rayslice.AuditEntry{Action: "create_team", Team: draft.Name, Reason: limitReason("team_created", draft.Limit, "")}
+	entry := rayslice.AuditEntry{Action: "create_team", Team: draft.Name, Reason: limitReason(rayslice.ReasonTeamCreated, draft.Limit, "")}
 	entry.Reason.Args["namespace"] = draft.Namespace
 	if !actor.CanAdmin() {
 		return s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
@@ -79,7 +79,7 @@ func (s *Store) SetLimit(ctx context.Context, actor rayslice.User, team string, 
 		if err != nil {
 			return err
 		}
-		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "set_limit", Team: team, Reason: limitReason("limit_set", limit, note)})
+		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "set_limit", Team: team, Reason: limitReason(rayslice.ReasonLimitSet, limit, note)})
 	})
 }
 

@@ -17,6 +17,9 @@ func navigation(f Frame) []navItem {
 	for _, team := range f.User.Teams() {
 		items = append(items, navItem{href: "/teams/" + url.PathEscape(team), label: f.Locale.T("nav_team", Args{"Team": team})})
 	}
+	if f.User.CanAdmin() {
+		items = append(items, navItem{href: "/admin", label: f.Locale.T("nav_admin")})
+	}
 	path, _, _ := strings.Cut(f.Path, "?")
 	for i := range items {
 		items[i].current = "false"
