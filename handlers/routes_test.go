@@ -1,20 +1,22 @@
 package handlers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
 )
 
 // TestWhoMayDoWhat is T29: every route, asked by everybody, against the written table. A new route without an entry fails.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	type row struct{ anonymous, member, stranger, admin int }
+	type row struct{ anonymous, member, stranger, lead, admin int }
 	const signIn = http.StatusSeeOther
-	everybody := func(status int) row { return row{status, status, status, status} }
+	everybody := func(status int) row { return row{status, status, status, status, status} }
 	table := map[string]row{
 		"GET /healthz":   everybody(200),
 		"GET /readyz":    everybody(200),
@@ -25,26 +27,48 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /signout":  everybody(303),
 		"POST /language": everybody(422), // no language chosen
 
-		"GET /":                    {signIn, 303, 303, 303},
-		"GET /clusters":            {signIn, 200, 200, 200},
-		"GET /clusters/new":        {signIn, 200, 200, 200},
-		"GET /clusters/events":     {signIn, 200, 200, 200},
-		"POST /clusters":           {signIn, 422, 422, 422}, // an empty form
-		"POST /clusters/preview":   {signIn, 422, 422, 422},
-		"GET /clusters/:id":        {signIn, 200, 404, 200},
-		"GET /clusters/:id/events": {signIn, 200, 404, 200},
-		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200},
-		"POST /clusters/:id/stop":  {signIn, 303, 404, 303},
-		"GET /teams/:name":         {signIn, 200, 404, 200},
+		"GET /":                    {signIn, 303, 303, 303, 303},
+		"GET /clusters":            {signIn, 200, 200, 200, 200},
+		"GET /clusters/new":        {signIn, 200, 200, 200, 200},
+		"GET /clusters/events":     {signIn, 200, 200, 200, 200},
+		"POST /clusters":           {signIn, 422, 422, 422, 422}, // an empty form
+		"POST /clusters/preview":   {signIn, 422, 422, 422, 422},
+		"GET /clusters/:id":        {signIn, 200, 404, 200, 200},
+		"GET /clusters/:id/events": {signIn, 200, 404, 200, 200},
+		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200, 200},
+		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303},
 
-		"GET /api/v1/requests":           {401, 200, 200, 200},
-		"POST /api/v1/requests":          {401, 415, 415, 415}, // a form is not JSON
-		"GET /api/v1/requests/:id":       {401, 200, 404, 200},
-		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200},
+		"GET /teams/:name":                         {signIn, 200, 404, 200, 200},
+		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200},
+		"POST /teams/:name/rules":                  {signIn, 403, 404, 303, 303}, // an empty form: nothing starts at once
+		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 303},
+		"POST /teams/:name/grants/:grant/end":      {signIn, 403, 404, 403, 409}, // the base
+		"POST /teams/:name/raises":                 {signIn, 403, 404, 422, 422},
+		"POST /teams/:name/raises/:raise/withdraw": {signIn, 403, 404, 303, 409}, // withdrawn by then
+		"POST /teams/:name/deputies":               {signIn, 403, 404, 422, 422},
+		"POST /teams/:name/deputies/:user/end":     {signIn, 403, 404, 303, 303},
+		"GET /teams/:name/audit":                   {signIn, 403, 404, 200, 200},
+		"GET /teams/:name/audit.csv":               {signIn, 403, 404, 200, 200},
+
+		"GET /admin":                {signIn, 403, 403, 403, 200},
+		"GET /admin/teams":          {signIn, 403, 403, 403, 200},
+		"POST /admin/teams":         {signIn, 403, 403, 403, 422},
+		"GET /admin/raises":         {signIn, 403, 403, 403, 200},
+		"GET /admin/raises/:raise":  {signIn, 403, 403, 403, 200},
+		"POST /admin/raises/:raise": {signIn, 403, 403, 403, 422},
+		"GET /admin/audit":          {signIn, 403, 403, 403, 200},
+		"GET /admin/audit.csv":      {signIn, 403, 403, 403, 200},
+
+		"GET /api/v1/requests":           {401, 200, 200, 200, 200},
+		"POST /api/v1/requests":          {401, 415, 415, 415, 415}, // a form is not JSON
+		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200},
+		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200},
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
-	path := strings.NewReplacer(":id", request.ID, ":name", "vision", "static/*", "static/app.css")
+	raise := p.raise(rayslice.Charge{GiB: 8})
+	path := strings.NewReplacer(":id", request.ID, ":name", "vision", ":raise", fmt.Sprint(raise.ID), ":grant", fmt.Sprint(p.base("vision")),
+		":user", fmt.Sprint(p.Bob.ID), "static/*", "static/app.css")
 	var seen []string
 	for _, route := range p.server.echo.Routes() {
 		method := route.Method
@@ -60,15 +84,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 			continue
 		}
 		seen = append(seen, name)
-		for who, tc := range map[string]struct {
+		for _, tc := range []struct {
+			who     string
 			visitor visitor
 			want    int
 		}{
-			"anonymous": {p.nobody(), want.anonymous},
-			"member":    {p.as(p.Ada), want.member},
-			"stranger":  {p.as(p.Sam), want.stranger},
-			"admin":     {p.as(p.Root), want.admin},
+			{"anonymous", p.nobody(), want.anonymous},
+			{"member", p.as(p.Ada), want.member},
+			{"stranger", p.as(p.Sam), want.stranger},
+			{"lead", p.as(p.Lea), want.lead},
+			{"admin", p.as(p.Root), want.admin},
 		} {
+			who := tc.who
 			send := tc.visitor.post
 			if method == http.MethodGet { // HEAD, so that event streams end at once
 				got := tc.visitor.send(http.MethodHead, path.Replace(route.Path), nil)
@@ -130,7 +157,15 @@ func TestAnotherTeamsObject(t *testing.T) {
 	for _, path := range []string{"/clusters/*", "/clusters/*/events", "/clusters/*/yaml", "/clusters/new?from=*"} {
 		same(sam, http.MethodGet, path, request.ID, unknown)
 	}
-	same(sam, http.MethodGet, "/teams/*", "vision", "no-such")
+	for _, path := range []string{"", "/rules", "/audit", "/audit.csv", "/audit?from=2026-01-01", "/audit.csv?actor=Ada"} {
+		same(sam, http.MethodGet, "/teams/*"+path, "vision", "no-such")
+	}
+	raise, grant := fmt.Sprint(p.raise(rayslice.Charge{GiB: 8}).ID), fmt.Sprint(p.base("vision"))
+	for _, path := range []string{"/rules", "/limit", "/raises", "/deputies", "/deputies/1/end", "/raises/" + raise + "/withdraw", "/grants/" + grant + "/end"} {
+		same(sam.with("Content-Type", "application/x-www-form-urlencoded"), http.MethodPost, "/teams/*"+path, "vision", "no-such")
+	}
+	same(sam, http.MethodPost, "/teams/speech/*", "raises/"+raise+"/withdraw", "raises/999999/withdraw")
+	same(sam, http.MethodPost, "/teams/speech/*", "grants/"+grant+"/end", "grants/999999/end")
 	same(sam, http.MethodPost, "/clusters/*/stop", request.ID, unknown)
 	same(token, http.MethodGet, "/api/v1/requests/*", request.ID, unknown)
 	same(token, http.MethodPost, "/api/v1/requests/*/stop", request.ID, unknown)
