@@ -80,20 +80,27 @@ func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.Reques
 // rules reads a team's rules; the default ones where it has set none.
 func rules(ctx context.Context, db DB, team string) (rayslice.Rules, error) {
 	var set *rayslice.Rules
-	var limit rayslice.Charge
 	err := db.QueryRow(ctx, `
 		SELECT
-			r.rules,
-			coalesce(q.limit_gib, 0),
-			coalesce(q.limit_cards, 0)
+			r.rules
 		FROM teams t
 		LEFT JOIN rules r ON r.team = t.name
-		LEFT JOIN quotas q ON q.team = t.name
-		WHERE t.name = $1`, team).Scan(&set, &limit.GiB, &limit.Cards)
-	if err != nil || set == nil {
-		return rayslice.DefaultRules(limit), err
+		WHERE t.name = $1`, team).Scan(&set)
+	if err != nil || set != nil {
+		return orZero(set), err
 	}
-	return *set, nil
+	q, err := quota(ctx, db, team) // the limit as it is now, also where a grant has just ended
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil // a team without a quota may hold nothing
+	}
+	return rayslice.DefaultRules(q.Limit), err
+}
+
+func orZero(r *rayslice.Rules) rayslice.Rules {
+	if r == nil {
+		return rayslice.Rules{}
+	}
+	return *r
 }
 
 func saveRules(ctx context.Context, tx pgx.Tx, team string, rules rayslice.Rules) error {

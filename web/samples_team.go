@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -74,6 +75,12 @@ func teamSamples() []Sample {
 	}
 	return []Sample{
 		{"team", as(sampleUser, func(*TeamPage) {})},
+		{"team-many", as(sampleUser, func(p *TeamPage) {
+			for i := range 40 {
+				name := fmt.Sprintf("Person %d", i+1)
+				p.Members = append(p.Members, TeamMember{User: rayslice.User{ID: int64(100 + i), Name: name, Email: fmt.Sprintf("p%d@example.org", i+1)}})
+			}
+		})},
 		{"team-lead", as(sampleLead, func(p *TeamPage) { p.RaisePages.Next = "/teams/vision?raises=22" })},
 		{"team-admin", as(sampleAdmin, func(p *TeamPage) {
 			p.GrantPages = Pages{First: "/teams/vision", Next: "/teams/vision?grants=1"}

@@ -155,6 +155,27 @@ func (m TeamMember) leads() bool {
 	})
 }
 
+// maxMembers is how many people a team's page shows before it folds the rest away.
+const maxMembers = 12
+
+// sorted are the members with those who decide first.
+func (p TeamPage) sorted() []TeamMember {
+	weight := func(m TeamMember) int {
+		switch {
+		case m.leads():
+			return 0
+		case !m.deputyUntil().IsZero():
+			return 1
+		}
+		return 2
+	}
+	return slices.SortedStableFunc(slices.Values(p.Members), func(a, b TeamMember) int { return weight(a) - weight(b) })
+}
+
+func firstMembers(all []TeamMember) []TeamMember { return all[:min(len(all), maxMembers)] }
+
+func moreMembers(all []TeamMember) []TeamMember { return all[min(len(all), maxMembers):] }
+
 // role is what somebody is in the team: a deputy is shown as the member they are, with the deputy's badge beside it.
 func (m TeamMember) role() rayslice.Role {
 	if m.leads() {

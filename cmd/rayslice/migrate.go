@@ -52,6 +52,21 @@ func migrateUp(ctx context.Context, config Config) error {
 	return nil
 }
 
+// checkSchema refuses to serve on a schema that is older than this program, or that a migration was killed on. A newer one
+// is another replica's, which is being updated.
+func checkSchema(ctx context.Context, config Config) error {
+	version, dirty, err := migrations.Version(ctx, config.DatabaseURL)
+	switch {
+	case err != nil:
+		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
+	case dirty:
+		return &migrations.DirtyError{Version: version}
+	case version < migrations.Latest():
+		return fmt.Errorf("the database's schema is at version %d and this program needs %d: run rayslice migrate up first", version, migrations.Latest())
+	}
+	return nil
+}
+
 // ownerURL returns the database as the role that migrates.
 func (c Config) ownerURL() string {
 	if c.MigrateURL != "" {

@@ -95,12 +95,14 @@ func (p *portal) open(ctx context.Context) error {
 }
 
 func (p *portal) openStore(ctx context.Context) error {
+	prepare := checkSchema
 	if p.config.AutoMigrate {
-		if err := migrateUp(ctx, p.config); err != nil {
-			return err
-		}
+		prepare = migrateUp
 	}
-	var err error
+	err := prepare(ctx, p.config)
+	if err != nil {
+		return err
+	}
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
 		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 	}
