@@ -55,8 +55,14 @@ type Grant struct {
 	Base   bool      `json:"base"`  // the one that an admin sets; a new base replaces it
 	Since  time.Time `json:"since"` // when it began to hold
 	Until  time.Time `json:"until"` // it ends by itself then; zero = it does not
+	Ended  time.Time `json:"ended"` // replaced, taken back, or over and counted so; zero = it was not
 	By     string    `json:"by"`    // name of the admin; "rayslice" = the file of teams
 	Note   string    `json:"note"`  // what the admin said
+}
+
+// Holds reports whether the grant counts at the given time.
+func (g Grant) Holds(now time.Time) bool {
+	return g.Ended.IsZero() && (g.Until.IsZero() || g.Until.After(now))
 }
 
 // RaiseState is where a lead's wish for more quota stands.
@@ -123,3 +129,54 @@ func (v *validation) raise(c Charge, until, now time.Time) {
 		v.bad("until", CodeRange, map[string]any{"min": 1, "max": int(MaxRaise / (24 * time.Hour))})
 	}
 }
+
+// RaiseDecision is what an admin decides about a raise: all of it, less, for a shorter time, or nothing.
+type RaiseDecision struct {
+	Grant  bool
+	Charge Charge    // how much is granted; at most what was asked for
+	Until  time.Time // zero = for good; only where that was asked for
+	Answer string    // required where nothing is granted
+}
+
+// Validate names every bad field of a decision about the raise; nil when there is none. More or longer than what was
+// asked for is refused: the numbers that a lead has given a purpose for are the most.
+func (d RaiseDecision) Validate(asked Raise, now time.Time) error {
+	v := &validation{}
+	v.text("answer", d.Answer, MaxAnswerLength, !d.Grant)
+	if !d.Grant {
+		return Invalid(v.fields...)
+	}
+	v.within("gib", d.Charge.GiB, 0, asked.Charge.GiB)
+	v.within("cards", d.Charge.Cards, 0, asked.Charge.Cards)
+	if d.Charge == (Charge{}) {
+		v.bad("gib", CodeRequired, nil)
+	}
+	switch {
+	case d.Until.IsZero() && asked.Until.IsZero():
+	case d.Until.IsZero():
+		v.bad("until", CodeRequired, nil)
+	case !d.Until.After(now):
+		v.bad("until", CodePast, nil)
+	case !asked.Until.IsZero() && d.Until.After(asked.Until):
+		v.bad("until", CodeLater, map[string]any{"until": asked.Until.UTC().Format(time.DateOnly)})
+	case d.Until.Sub(now) > MaxRaise:
+		v.bad("until", CodeRange, map[string]any{"min": 1, "max": int(MaxRaise / (24 * time.Hour))})
+	}
+	return Invalid(v.fields...)
+}
+
+// CodeLater is the field code of a date after what was asked for; Args: until.
+const CodeLater = "later_than_asked"
+
+// Codes of what happened to a team's limit; the sentences stand in the catalogues as reason_<code>. Args: gib, cards, and
+// where there is one until; note, purpose or answer is what people said.
+const (
+	ReasonTeamCreated    = "team_created" // Args also: namespace
+	ReasonLimitSet       = "limit_set"
+	ReasonRaiseAsked     = "raise_asked"
+	ReasonRaiseGranted   = "raise_granted"
+	ReasonRaiseDenied    = "raise_denied"
+	ReasonRaiseWithdrawn = "raise_withdrawn"
+	ReasonGrantTakenBack = "grant_taken_back" // before its end
+	ReasonGrantEnded     = "grant_ended"      // by itself
+)

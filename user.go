@@ -114,6 +114,18 @@ func (u User) MayDecide(r Request) error {
 // Within reports whether the scope is there: a person has every one, a token those it was made with.
 func (u User) Within(s Scope) bool { return u.TokenID == 0 || slices.Contains(u.Scopes, s) }
 
+// MayDecideRaise returns nil when the user may grant or deny the raise, else a KindForbidden that says why not. Nobody
+// decides their own, admins included.
+func (u User) MayDecideRaise(r Raise) error {
+	switch {
+	case !u.CanAdmin():
+		return Forbidden("raise_not_admin")
+	case r.By.ID == u.ID:
+		return Forbidden("raise_own")
+	}
+	return nil
+}
+
 // Source says where somebody's role comes from. Each source changes only its own grants (DefGuard/defguard#3516).
 type Source string
 

@@ -129,7 +129,7 @@ func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
 	if err != nil {
 		return draft, err
 	}
-	return draft, s.check(user(c), &draft, fleet)
+	return draft, s.check(c.Request().Context(), user(c), &draft, fleet)
 }
 
 // idempotencyKey returns the Idempotency-Key header: 1 to 255 visible ASCII characters, or "" when there is none.

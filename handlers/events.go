@@ -29,11 +29,12 @@ type timing struct {
 	write     time.Duration // longest a reader may take for one event
 	rest      time.Duration // least time between two events of a request's stream
 	listRest  time.Duration // the same for the list, which more changes concern
+	report    time.Duration // longest wait for a report's turn
 	retry     time.Duration // before a browser connects again; up to as much again is added, so that they do not come together
 }
 
 func defaultTiming() timing {
-	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, retry: 5 * time.Second}
+	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, report: reportWait, retry: 5 * time.Second}
 }
 
 // listen feeds the streams from Postgres until Close.

@@ -117,7 +117,7 @@ func (s *Server) newRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
+	if draft, err := s.draftOf(c.Request().Context(), user(c), form, p.Fleet); err == nil {
 		p.Charge = draft.Charge()
 	}
 	return page(c, http.StatusOK, web.NewRequestView(p))
@@ -142,7 +142,8 @@ func (s *Server) firstForm(c echo.Context) (web.RequestForm, error) {
 	if !user(c).CanAsk(team) {
 		team = firstTeam(user(c))
 	}
-	return web.NewRequestForm(s.config.Catalogue, team), nil
+	catalogue, err := s.catalogueOf(c.Request().Context(), user(c), team)
+	return web.NewRequestForm(catalogue, team), err
 }
 
 // previewRequest shows what the form would cost and apply, and writes nothing.
@@ -157,7 +158,7 @@ func (s *Server) previewRequest(c echo.Context) error {
 		return err
 	}
 	status := http.StatusOK
-	if draft, err := s.draftOf(user(c), form, p.Fleet); err == nil {
+	if draft, err := s.draftOf(c.Request().Context(), user(c), form, p.Fleet); err == nil {
 		p.Charge = draft.Charge()
 		p.YAML, err = s.preview(c.Request().Context(), user(c), draft)
 		if err != nil {
@@ -183,7 +184,7 @@ func (s *Server) createRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	draft, err := s.draftOf(user(c), form, fleet)
+	draft, err := s.draftOf(c.Request().Context(), user(c), form, fleet)
 	if err != nil {
 		return s.refuseForm(c, form, key, err)
 	}
@@ -255,6 +256,10 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 	if err != nil {
 		return web.NewRequestPage{}, err
 	}
+	catalogue, err := s.catalogueOf(ctx, actor, form.Team)
+	if err != nil {
+		return web.NewRequestPage{}, err
+	}
 	var quotas []rayslice.Quota
 	for _, q := range all {
 		if actor.CanAsk(q.Team) { // an admin sees every team, and asks only in their own
@@ -262,23 +267,27 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 		}
 	}
 	return web.NewRequestPage{
-		Frame: withFleet(s.frame(c), fleet), Form: form, Catalogue: s.config.Catalogue, Fleet: fleet, Quotas: quotas, IdempotencyKey: key,
+		Frame: withFleet(s.frame(c), fleet), Form: form, Catalogue: catalogue, Fleet: fleet, Quotas: quotas, IdempotencyKey: key,
 	}, nil
 }
 
 // draftOf turns a form into a draft that may be sent to the store.
-func (s *Server) draftOf(actor rayslice.User, form web.RequestForm, fleet rayslice.Fleet) (rayslice.RequestDraft, error) {
+func (s *Server) draftOf(ctx context.Context, actor rayslice.User, form web.RequestForm, fleet rayslice.Fleet) (rayslice.RequestDraft, error) {
 	draft, err := form.Draft()
 	if err != nil {
 		return draft, err
 	}
-	return draft, s.check(actor, &draft, fleet)
+	return draft, s.check(ctx, actor, &draft, fleet)
 }
 
 // check completes a draft and names what is wrong with it. Another team is answered like one that does not exist.
-func (s *Server) check(actor rayslice.User, draft *rayslice.RequestDraft, fleet rayslice.Fleet) error {
-	draft.Normalize(s.config.Catalogue)
-	if err := draft.Validate(s.config.Catalogue); err != nil {
+func (s *Server) check(ctx context.Context, actor rayslice.User, draft *rayslice.RequestDraft, fleet rayslice.Fleet) error {
+	catalogue, err := s.catalogueOf(ctx, actor, draft.Team)
+	if err != nil {
+		return err
+	}
+	draft.Normalize(catalogue)
+	if err := draft.Validate(catalogue); err != nil {
 		return err
 	}
 	bad := closedPools(*draft, fleet)
@@ -286,6 +295,19 @@ func (s *Server) check(actor rayslice.User, draft *rayslice.RequestDraft, fleet 
 		bad = append(bad, rayslice.FieldError{Field: "team", Code: rayslice.CodeTeamUnknown})
 	}
 	return rayslice.Invalid(bad...)
+}
+
+// catalogueOf returns the catalogue as a team's rules narrow it; the whole one for a team the actor cannot see, where
+// nothing may be asked for anyway.
+func (s *Server) catalogueOf(ctx context.Context, actor rayslice.User, team string) (rayslice.Catalogue, error) {
+	if !actor.CanSee(team) {
+		return s.config.Catalogue, nil
+	}
+	rules, err := s.config.Store.Rules(ctx, actor, team)
+	if rayslice.KindOf(err) == rayslice.KindNotFound {
+		return s.config.Catalogue, nil
+	}
+	return rules.Narrow(s.config.Catalogue), err
 }
 
 // closedPools names the groups whose pool the nodes themselves have closed, e.g. because they count in different units.

@@ -46,6 +46,27 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
 	e.POST("/clusters/:id/stop", s.stopRequest, mayStop...)
 	get("/teams/:name", s.showTeam, signedIn...)
+	get("/teams/:name/rules", s.showRules, signedIn...)
+	e.POST("/teams/:name/rules", s.setRules, signedIn...)
+	e.POST("/teams/:name/limit", s.setLimit, signedIn...)
+	e.POST("/teams/:name/grants/:grant/end", s.endGrant, signedIn...)
+	e.POST("/teams/:name/raises", s.askRaise, signedIn...)
+	e.POST("/teams/:name/raises/:raise/withdraw", s.withdrawRaise, signedIn...)
+	e.POST("/teams/:name/deputies", s.nameDeputy, signedIn...)
+	e.POST("/teams/:name/deputies/:user/end", s.endDeputy, signedIn...)
+	get("/teams/:name/audit", s.showAudit, signedIn...)
+	get("/teams/:name/audit.csv", s.exportAudit, signedIn...)
+
+	// For admins.
+	admin := append(slices.Clone(signedIn), s.requireAdmin)
+	get("/admin", s.showAdmin, admin...)
+	get("/admin/teams", s.showAdminTeams, admin...)
+	e.POST("/admin/teams", s.createTeam, admin...)
+	get("/admin/raises", s.showAdminRaises, admin...)
+	get("/admin/raises/:raise", s.showAdminRaise, admin...)
+	e.POST("/admin/raises/:raise", s.decideRaise, admin...)
+	get("/admin/audit", s.showAudit, admin...)
+	get("/admin/audit.csv", s.exportAudit, admin...)
 
 	// One's own account, and everybody's for admins.
 	get("/account", s.showAccount, signedIn...)

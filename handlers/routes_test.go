@@ -43,6 +43,25 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
+		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200, 403, 403},
+		"POST /teams/:name/rules":                  {signIn, 403, 404, 303, 303, 403, 403}, // an empty form: nothing starts at once
+		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 303, 403, 403},
+		"POST /teams/:name/grants/:grant/end":      {signIn, 403, 404, 403, 409, 403, 403}, // the base
+		"POST /teams/:name/raises":                 {signIn, 403, 404, 422, 422, 403, 403},
+		"POST /teams/:name/raises/:raise/withdraw": {signIn, 403, 404, 303, 409, 403, 403}, // withdrawn by then
+		"POST /teams/:name/deputies":               {signIn, 403, 404, 422, 422, 403, 403},
+		"POST /teams/:name/deputies/:user/end":     {signIn, 403, 404, 303, 303, 403, 403},
+		"GET /teams/:name/audit":                   {signIn, 403, 404, 200, 200, 403, 403},
+		"GET /teams/:name/audit.csv":               {signIn, 403, 404, 200, 200, 403, 403},
+		"GET /admin":                               {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/teams":                         {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/teams":                        {signIn, 403, 403, 403, 422, 403, 403},
+		"GET /admin/raises":                        {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/raises/:raise":                 {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/raises/:raise":                {signIn, 403, 403, 403, 422, 403, 403},
+		"GET /admin/audit":                         {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/audit.csv":                     {signIn, 403, 403, 403, 200, 403, 403},
+
 		"GET /account":                          {signIn, 200, 200, 200, 200, 200, 200},
 		"POST /account/tokens":                  {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
 		"POST /account/tokens/:token/revoke":    {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
@@ -62,12 +81,13 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
+	raise := p.raise(rayslice.Charge{GiB: 8})
 	p.newToken(p.Bob)
 	bobs, err := p.store.Tokens(t.Context(), p.Bob)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := strings.NewReplacer(":id", request.ID, ":user", fmt.Sprint(p.Bob.ID), ":token", fmt.Sprint(bobs[0].ID), ":name", "vision", "static/*", "static/app.css")
+	path := strings.NewReplacer(":id", request.ID, ":user", fmt.Sprint(p.Bob.ID), ":token", fmt.Sprint(bobs[0].ID), ":name", "vision", ":raise", fmt.Sprint(raise.ID), ":grant", fmt.Sprint(p.base("vision")), "static/*", "static/app.css")
 	reader := p.token(p.newToken(p.Ada, rayslice.ScopeRead))
 	var seen []string
 	for _, route := range p.server.echo.Routes() {
@@ -84,18 +104,20 @@ func TestWhoMayDoWhat(t *testing.T) {
 			continue
 		}
 		seen = append(seen, name)
-		for who, tc := range map[string]struct {
+		for _, tc := range []struct {
+			who     string
 			visitor visitor
 			want    int
 		}{
-			"anonymous": {p.nobody(), want.anonymous},
-			"member":    {p.as(p.Ada), want.member},
-			"stranger":  {p.as(p.Sam), want.stranger},
-			"lead":      {p.as(p.Lea), want.lead},
-			"admin":     {p.as(p.Root), want.admin},
-			"reader":    {reader, want.reader},
-			"token":     {p.token(p.adaToken), want.token},
+			{"anonymous", p.nobody(), want.anonymous},
+			{"member", p.as(p.Ada), want.member},
+			{"stranger", p.as(p.Sam), want.stranger},
+			{"lead", p.as(p.Lea), want.lead},
+			{"admin", p.as(p.Root), want.admin},
+			{"reader", reader, want.reader},
+			{"token", p.token(p.adaToken), want.token},
 		} {
+			who := tc.who
 			send := tc.visitor.post
 			if method == http.MethodGet { // HEAD, so that event streams end at once
 				got := tc.visitor.send(http.MethodHead, path.Replace(route.Path), nil)
@@ -157,7 +179,15 @@ func TestAnotherTeamsObject(t *testing.T) {
 	for _, path := range []string{"/clusters/*", "/clusters/*/events", "/clusters/*/yaml", "/clusters/new?from=*"} {
 		same(sam, http.MethodGet, path, request.ID, unknown)
 	}
-	same(sam, http.MethodGet, "/teams/*", "vision", "no-such")
+	for _, path := range []string{"", "/rules", "/audit", "/audit.csv", "/audit?from=2026-01-01", "/audit.csv?actor=Ada"} {
+		same(sam, http.MethodGet, "/teams/*"+path, "vision", "no-such")
+	}
+	raise, grant := fmt.Sprint(p.raise(rayslice.Charge{GiB: 8}).ID), fmt.Sprint(p.base("vision"))
+	for _, path := range []string{"/rules", "/limit", "/raises", "/deputies", "/deputies/1/end", "/raises/" + raise + "/withdraw", "/grants/" + grant + "/end"} {
+		same(sam.with("Content-Type", "application/x-www-form-urlencoded"), http.MethodPost, "/teams/*"+path, "vision", "no-such")
+	}
+	same(sam, http.MethodPost, "/teams/speech/*", "raises/"+raise+"/withdraw", "raises/999999/withdraw")
+	same(sam, http.MethodPost, "/teams/speech/*", "grants/"+grant+"/end", "grants/999999/end")
 	same(sam, http.MethodPost, "/clusters/*/stop", request.ID, unknown)
 	same(token, http.MethodGet, "/api/v1/requests/*", request.ID, unknown)
 	same(token, http.MethodPost, "/api/v1/requests/*/stop", request.ID, unknown)

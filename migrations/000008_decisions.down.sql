@@ -1,3 +1,4 @@
+DROP INDEX idempotency_keys_age;
 DROP INDEX audit_actor;
 DROP INDEX audit_team;
 

@@ -21,3 +21,6 @@ ALTER TABLE audit
 
 CREATE INDEX audit_team ON audit (team, id);
 CREATE INDEX audit_actor ON audit (actor_id, id);
+
+-- Keys are forgotten after two days.
+CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);

@@ -18,8 +18,12 @@ import (
 	"github.com/rayslice/rayslice/sandbox/supervisor"
 )
 
-// role owns the product's database, of the same name. It may create databases, for tests, and nothing else.
-const role = "rayslice"
+// role owns the product's database, of the same name. It may create databases, for tests, and nothing else. appRole owns
+// nothing: the product works as it, with what the owner grants.
+const (
+	role    = "rayslice"
+	appRole = "rayslice_app"
+)
 
 // postgres is the sandbox's own database server.
 type postgres struct {
@@ -73,13 +77,31 @@ func (p *postgres) prepare(ctx context.Context) error {
 	if p.home, err = filepath.EvalSymlinks(link); err != nil {
 		return err
 	}
-	if _, err := os.Stat(p.data()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(p.data()); errors.Is(err, fs.ErrNotExist) {
+		if err := p.initialize(ctx); err != nil {
+			return fmt.Errorf("create the database: %w", err)
+		}
+	} else if err != nil {
 		return err
 	}
-	if err := p.initialize(ctx); err != nil {
-		return fmt.Errorf("create the database: %w", err)
+	if err := p.addAppRole(ctx); err != nil {
+		return fmt.Errorf("create the role %s: %w", appRole, err)
 	}
 	return nil
+}
+
+// addAppRole creates the role that owns nothing, once, also in data of a version that had none. A role that is left of a
+// run that was cut gets the new password.
+func (p *postgres) addAppRole(ctx context.Context) error {
+	if _, err := os.Stat(p.passwordFile(appRole)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	password := secret()
+	statements := fmt.Sprintf("DO $$BEGIN CREATE ROLE %[1]s; EXCEPTION WHEN duplicate_object THEN END$$;\nALTER ROLE %[1]s LOGIN PASSWORD '%[2]s';\n", appRole, password)
+	if err := p.run(ctx, statements, "postgres", "--single", "-D", p.data(), "postgres"); err != nil {
+		return err
+	}
+	return writeFile(p.passwordFile(appRole), []byte(password))
 }
 
 func (p *postgres) chooseUser() error {
@@ -139,7 +161,7 @@ func passable(folder string) bool {
 func (p *postgres) initialize(ctx context.Context) error {
 	part, passwordFile := p.data()+".part", filepath.Join(p.home, "superuser")
 	password := secret()
-	if err := errors.Join(os.RemoveAll(part), p.writeOwned(passwordFile, secret()), writeFile(p.passwordFile(), []byte(password))); err != nil {
+	if err := errors.Join(os.RemoveAll(part), p.writeOwned(passwordFile, secret()), writeFile(p.passwordFile(role), []byte(password))); err != nil {
 		return err
 	}
 	arguments := []string{"-D", part, "-U", "postgres", "--pwfile", passwordFile, "--auth", "scram-sha-256", "-E", "UTF8", "--no-locale"}
@@ -156,7 +178,12 @@ func (p *postgres) initialize(ctx context.Context) error {
 	return os.Rename(part, p.data())
 }
 
-func (p *postgres) passwordFile() string { return filepath.Join(p.dir, "postgres.password") }
+func (p *postgres) passwordFile(name string) string {
+	if name == role {
+		return filepath.Join(p.dir, "postgres.password")
+	}
+	return filepath.Join(p.dir, "postgres."+name+".password")
+}
 
 func (p *postgres) writeOwned(path, content string) error {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil || p.credential == nil {
@@ -177,15 +204,15 @@ func (p *postgres) run(ctx context.Context, input, program string, arguments ...
 	return nil
 }
 
-// url is how the product reaches its database.
-func (p *postgres) url() (string, error) {
-	password, err := os.ReadFile(p.passwordFile())
+// url is how a role reaches the product's database.
+func (p *postgres) url(name string) (string, error) {
+	password, err := os.ReadFile(p.passwordFile(name))
 	if err != nil {
 		return "", err
 	}
 	address := url.URL{
 		Scheme:   "postgres",
-		User:     url.UserPassword(role, string(password)),
+		User:     url.UserPassword(name, string(password)),
 		Host:     "127.0.0.1:" + strconv.Itoa(p.port),
 		Path:     "/" + role,
 		RawQuery: "sslmode=disable",

@@ -29,7 +29,8 @@ type State struct {
 	PID              int            `json:"pid"`              // of the supervisor
 	Kubeconfig       string         `json:"kubeconfig"`       // path: an administrator's
 	PortalKubeconfig string         `json:"portalKubeconfig"` // path: the portal's, which may what RBAC gives its service account
-	DatabaseURL      string         `json:"databaseURL"`      // empty without Postgres
+	DatabaseURL      string         `json:"databaseURL"`      // as the role that owns the product's database; empty without Postgres
+	AppDatabaseURL   string         `json:"appDatabaseURL"`   // the same as a role that owns nothing, for the product to work as
 	Ports            map[string]int `json:"ports"`            // by component, kept from one up to the next
 	Processes        map[string]int `json:"processes"`        // by component, while it runs
 

@@ -112,7 +112,7 @@ func (s *sandbox) prepare() error {
 	}
 	return s.state.update(func(state *State) {
 		state.Phase, state.PID, state.Ports, state.Processes = starting, os.Getpid(), ports, nil
-		state.Kubeconfig, state.PortalKubeconfig, state.DatabaseURL = "", "", ""
+		state.Kubeconfig, state.PortalKubeconfig, state.DatabaseURL, state.AppDatabaseURL = "", "", "", ""
 		if s.options.kubernetes {
 			state.Kubeconfig = filepath.Join(s.options.dir, admin.file)
 			state.PortalKubeconfig = filepath.Join(s.options.dir, portal.file)
@@ -199,12 +199,16 @@ func (s *sandbox) startPostgres(ctx context.Context) error {
 	if err := s.keeper.Start(ctx, s.server.component()); err != nil {
 		return err
 	}
-	url, err := s.server.url()
+	owner, err := s.server.url(role)
+	if err != nil {
+		return err
+	}
+	app, err := s.server.url(appRole)
 	if err != nil {
 		return err
 	}
 	s.progress("PostgreSQL")
-	return s.state.update(func(state *State) { state.DatabaseURL = url })
+	return s.state.update(func(state *State) { state.DatabaseURL, state.AppDatabaseURL = owner, app })
 }
 
 // startKubernetes starts each part as soon as what it needs is there.

@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store"
@@ -184,4 +185,77 @@ func wantLife(t *testing.T, s *store.Store, id string) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("went through %v, want %v", got, want)
 	}
+}
+
+// TestT22DiskFull lets Postgres say that its disk is full wherever a transaction writes: nothing changes without its audit
+// entry, people hear that the database is away, and all works again as soon as there is room, without a restart. The
+// error is raised by a trigger: a disk that is really full needs a server of its own.
+func TestT22DiskFull(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	storetest.Exec(t, injector)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	raise := mustAsk(t, s, people.Lea, rayslice.Charge{GiB: 8}, time.Time{})
+	work := map[string]func() error{
+		"ask": func() error {
+			_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 4), "")
+			return err
+		},
+		"stop":      func() error { _, err := s.StopRequest(t.Context(), people.Ada, r.ID); return err },
+		"set limit": func() error { return s.SetLimit(t.Context(), people.Root, "vision", rayslice.Charge{GiB: 16}, "") },
+		"grant": func() error {
+			_, err := s.DecideRaise(t.Context(), people.Root, raise.ID, rayslice.RaiseDecision{Grant: true, Charge: raise.Charge})
+			return err
+		},
+		"refuse": func() error { return s.SetLimit(t.Context(), people.Lea, "vision", rayslice.Charge{}, "") },
+	}
+	state := func() string {
+		return fmt.Sprint(count(t, `SELECT count(*) FROM audit`), count(t, `SELECT count(*) FROM requests`), count(t, `SELECT count(*) FROM grants`),
+			count(t, `SELECT count(*) FROM requests WHERE state = 'stopping'`), count(t, `SELECT count(*) FROM raises WHERE state <> 'pending'`))
+	}
+	for _, what := range []string{"INSERT ON audit", atCommit} {
+		inject(t, what, "53100", 1000)
+		before := state()
+		for name, do := range work {
+			if e := refusal(t, do(), rayslice.KindUnavailable); e.Code != "database_unavailable" {
+				t.Errorf("%s: %v", name, e)
+			}
+			if after := state(); after != before {
+				t.Errorf("%s left something behind: %s, before %s", name, after, before)
+			}
+		}
+	}
+	stopInjecting(t)
+	for name, do := range work {
+		if err := do(); err != nil && rayslice.KindOf(err) != rayslice.KindForbidden {
+			t.Errorf("%s, with room again: %v", name, err)
+		}
+	}
+	wantAuditChains(t)
+}
+
+// TestB068EachTeamIsChargedForItself: somebody in two teams asks in one, and only that one's numbers count and are told.
+func TestB068EachTeamIsChargedForItself(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	storetest.Exec(t, `INSERT INTO roles (user_id, team, role, source) VALUES ($1, 'speech', 'member', 'manual')`, people.Ada.ID)
+	if err := s.SetLimit(t.Context(), people.Root, "speech", rayslice.Charge{GiB: 16}, ""); err != nil {
+		t.Fatal(err)
+	}
+	ada, err := s.User(t.Context(), rayslice.System, people.Ada.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft := storetest.Draft(5, 4)
+	draft.Team = "speech"
+	_, err = s.CreateRequest(t.Context(), ada, draft, "")
+	if e := refusal(t, err, rayslice.KindOverQuota); e.Args["team"] != "speech" || e.Args["limit_gib"] != 16 || e.Args["asked_gib"] != 20 {
+		t.Errorf("refused with %v", e.Args)
+	}
+	draft = storetest.Draft(4, 4)
+	draft.Team = "speech"
+	mustCreate(t, s, ada, draft)
+	wantUsed(t, s, rayslice.Charge{}) // of vision
 }

@@ -9,23 +9,26 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
+const limitColumns = `
+	SELECT
+		id,
+		team,
+		gib,
+		cards,
+		base,
+		since,
+		until_at,
+		ended_at,
+		granted_by,
+		note
+	FROM grants`
+
 // Grants returns what the limit of a team the actor may see is made of now, the base first.
 func (s *Store) Grants(ctx context.Context, actor rayslice.User, team string) ([]rayslice.Grant, error) {
 	if !actor.CanSee(team) {
 		return nil, rayslice.NotFound("team")
 	}
-	rows, _ := s.db.Query(ctx, `
-		SELECT
-			id,
-			team,
-			gib,
-			cards,
-			base,
-			since,
-			until_at,
-			granted_by,
-			note
-		FROM grants
+	rows, _ := s.db.Query(ctx, limitColumns+`
 		WHERE team = $1
 			AND ended_at IS NULL
 			AND (until_at IS NULL OR until_at > now())
@@ -36,31 +39,130 @@ func (s *Store) Grants(ctx context.Context, actor rayslice.User, team string) ([
 	return grants, answer(err)
 }
 
+// GrantPage is one page of grants, the latest first.
+type GrantPage struct {
+	Grants []rayslice.Grant
+	Next   int64 // for the after of the next page; 0 = this was the last
+}
+
+// GrantHistory returns what a limit was ever made of, for a team the actor may see, the latest first. after is Next of the
+// page before, 0 for the first.
+func (s *Store) GrantHistory(ctx context.Context, actor rayslice.User, team string, after int64, limit int) (GrantPage, error) {
+	if !actor.CanSee(team) {
+		return GrantPage{}, rayslice.NotFound("team")
+	}
+	limit = pageLength(limit)
+	rows, _ := s.db.Query(ctx, limitColumns+`
+		WHERE team = $1
+			AND ($2::bigint = 0 OR id < $2)
+		ORDER BY id DESC
+		LIMIT $3`, team, after, limit+1)
+	grants, err := pgx.CollectRows(rows, scanGrant)
+	if err != nil || len(grants) <= limit {
+		return GrantPage{Grants: grants}, answer(err)
+	}
+	return GrantPage{Grants: grants[:limit], Next: grants[limit-1].ID}, nil
+}
+
+// pageLength bounds how many rows one page has; 0 = DefaultPage.
+func pageLength(asked int) int {
+	if asked <= 0 {
+		return DefaultPage
+	}
+	return min(asked, MaxPage)
+}
+
 func scanGrant(row pgx.CollectableRow) (g rayslice.Grant, err error) {
-	var until pgtype.Timestamptz
-	err = row.Scan(&g.ID, &g.Team, &g.Charge.GiB, &g.Charge.Cards, &g.Base, &g.Since, &until, &g.By, &g.Note)
-	g.Since, g.Until = g.Since.UTC(), until.Time.UTC()
+	var until, ended pgtype.Timestamptz
+	err = row.Scan(&g.ID, &g.Team, &g.Charge.GiB, &g.Charge.Cards, &g.Base, &g.Since, &until, &ended, &g.By, &g.Note)
+	g.Since, g.Until, g.Ended = g.Since.UTC(), until.Time.UTC(), ended.Time.UTC()
 	return g, err
 }
 
-// insertGrant adds a grant and writes the team's limit anew. A base replaces the one there was. It locks the quota row.
+// EndGrant takes a raise back before its end. KindForbidden unless the actor is an admin, KindConflict when it has ended
+// or is the base, which SetLimit replaces.
+func (s *Store) EndGrant(ctx context.Context, actor rayslice.User, id int64) error {
+	var team string
+	err := s.inTxOnce(ctx, func(tx pgx.Tx) error {
+		var err error
+		team, err = endGrant(ctx, tx, actor, id)
+		return err
+	})
+	return s.recordForbidden(ctx, actor, rayslice.AuditEntry{Team: team}, err)
+}
+
+func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, id int64) (team string, err error) {
+	g, err := lockGrant(ctx, tx, id)
+	switch {
+	case err != nil:
+		return "", missing(err, "grant")
+	case !actor.CanSee(g.Team):
+		return "", rayslice.NotFound("grant")
+	case !actor.CanAdmin():
+		return g.Team, rayslice.Forbidden("admin_only")
+	case g.Base:
+		return g.Team, &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_is_base"}
+	case !g.Ended.IsZero():
+		return g.Team, &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_over"}
+	}
+	if err := markEnded(ctx, tx, id); err != nil {
+		return g.Team, err
+	}
+	if err := refreshLimit(ctx, tx, g.Team, false); err != nil {
+		return g.Team, err
+	}
+	reason := limitReason(rayslice.ReasonGrantTakenBack, g.Charge, g.Note)
+	return g.Team, changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "end_grant", Team: g.Team, Subject: g.By, Reason: reason})
+}
+
+// lockGrant holds the team's quota row before it reads the grant, as everybody does who changes a limit.
+func lockGrant(ctx context.Context, tx pgx.Tx, id int64) (rayslice.Grant, error) {
+	if _, err := tx.Exec(ctx, `
+		SELECT
+		FROM quotas
+		WHERE team = (SELECT team FROM grants WHERE id = $1)
+		FOR UPDATE`, id); err != nil {
+		return rayslice.Grant{}, err
+	}
+	rows, _ := tx.Query(ctx, limitColumns+`
+		WHERE id = $1`, id)
+	return pgx.CollectExactlyOneRow(rows, scanGrant)
+}
+
+func markEnded(ctx context.Context, tx pgx.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE grants
+		SET
+			ended_at = now()
+		WHERE id = $1`, id)
+	return err
+}
+
+// insertGrant is addGrant without the id.
 func insertGrant(ctx context.Context, tx pgx.Tx, g rayslice.Grant) error {
+	_, err := addGrant(ctx, tx, g)
+	return err
+}
+
+// addGrant adds a grant, writes the team's limit anew and returns the grant's id. A base replaces the one there was. It
+// locks the quota row.
+func addGrant(ctx context.Context, tx pgx.Tx, g rayslice.Grant) (id int64, err error) {
 	if _, err := tx.Exec(ctx, `
 		SELECT
 		FROM quotas
 		WHERE team = $1
 		FOR UPDATE`, g.Team); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := tx.Exec(ctx, `
 		UPDATE grants
 		SET
 			ended_at = now()
 		WHERE $2 AND team = $1 AND base AND ended_at IS NULL`, g.Team, g.Base); err != nil {
-		return err
+		return 0, err
 	}
 	until := pgtype.Timestamptz{Time: g.Until, Valid: !g.Until.IsZero()}
-	if _, err := tx.Exec(ctx, `
+	err = tx.QueryRow(ctx, `
 		INSERT INTO grants (
 			team,
 			gib,
@@ -70,10 +172,12 @@ func insertGrant(ctx context.Context, tx pgx.Tx, g rayslice.Grant) error {
 			granted_by,
 			note
 		)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`, g.Team, g.Charge.GiB, g.Charge.Cards, g.Base, until, g.By, g.Note); err != nil {
-		return err
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		RETURNING id`, g.Team, g.Charge.GiB, g.Charge.Cards, g.Base, until, g.By, g.Note).Scan(&id)
+	if err != nil {
+		return 0, err
 	}
-	return refreshLimit(ctx, tx, g.Team, false)
+	return id, refreshLimit(ctx, tx, g.Team, false)
 }
 
 // refreshLimit writes a team's limit as the sum of the grants that hold now; with due only when one of them has ended

@@ -18,13 +18,14 @@ const (
 	KindRequest = "request" // a request was created or changed its state
 	KindCluster = "cluster" // what was observed about a request changed
 	KindFleet   = "fleet"   // what was observed about nodes and pools changed
+	KindTeam    = "team"    // a team's limit or its raises changed
 )
 
 // A Change says what to read again. With Resync set nothing else is: notifications may have been missed, so everything may
 // have changed.
 type Change struct {
 	Kind   string `json:"kind"`
-	ID     string `json:"id,omitempty"` // of the request; "" for the fleet
+	ID     string `json:"id,omitempty"` // of the request, or the team's name; "" for the fleet
 	Resync bool   `json:"-"`
 }
 

@@ -42,17 +42,29 @@ func quota(ctx context.Context, db DB, team string) (rayslice.Quota, error) {
 	return found[0], nil
 }
 
+// quotas reads limits as they are now, also where a grant has ended and nobody has written the limit anew yet: a read
+// changes nothing.
 func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Quota, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT
 			q.team,
-			q.limit_gib,
-			q.limit_cards,
+			CASE WHEN q.limit_until <= now() THEN live.gib ELSE q.limit_gib END,
+			CASE WHEN q.limit_until <= now() THEN live.cards ELSE q.limit_cards END,
 			q.used_gib,
 			q.used_cards,
 			coalesce(held.gib, 0),
 			coalesce(held.cards, 0)
 		FROM quotas q
+		LEFT JOIN LATERAL (
+			SELECT
+				coalesce(sum(gib), 0)::bigint AS gib,
+				coalesce(sum(cards), 0)::bigint AS cards
+			FROM grants
+			WHERE q.limit_until <= now()
+				AND team = q.team
+				AND ended_at IS NULL
+				AND (until_at IS NULL OR until_at > now())
+		) live ON true
 		LEFT JOIN LATERAL (
 			SELECT
 				sum(c.gib)::bigint AS gib,

@@ -19,6 +19,7 @@ type RequestFilter struct {
 	OwnerID int64            // 0 = everybody's
 	States  []rayslice.State // empty = every state
 	Search  string           // part of the name, the id or the owner's name, in any case; "" = all
+	Late    bool             // only those that admins were told about, as nobody decides
 	After   string           // Next of the page before; "" = from the newest
 	Limit   int              // requests on the page, at most MaxPage; 0 = DefaultPage
 }
@@ -177,12 +178,13 @@ func (s *Store) Requests(ctx context.Context, actor rayslice.User, f RequestFilt
 			AND (cardinality($5::text[]) = 0 OR r.state = ANY ($5))
 			AND ($6 = '' OR strpos(lower(concat_ws(' ', r.name, r.id, u.name)), lower($6)) > 0)
 			AND ($7::timestamptz IS NULL OR (r.created_at, r.id) < ($7, $8))
+			AND (NOT $10 OR r.escalated_at IS NOT NULL)
 		ORDER BY
 			r.created_at DESC,
 			r.id DESC
 		LIMIT $9`,
 		pgx.QueryExecModeCacheDescribe, // planned for these very values: a plan for any filter would read every row
-		seesAll(actor), actor.Teams(), f.Team, f.OwnerID, stateNames(f.States), f.Search, after.at, after.id, f.Limit+1)
+		seesAll(actor), actor.Teams(), f.Team, f.OwnerID, stateNames(f.States), f.Search, after.at, after.id, f.Limit+1, f.Late)
 	found, err := pgx.CollectRows(rows, scanRequest)
 	if err != nil {
 		return RequestPage{}, answer(err)

@@ -85,20 +85,27 @@ func decide(ctx context.Context, tx pgx.Tx, r rayslice.Rules, ownerID int64, dra
 // rules reads a team's rules; the default ones where it has set none.
 func rules(ctx context.Context, db DB, team string) (rayslice.Rules, error) {
 	var set *rayslice.Rules
-	var limit rayslice.Charge
 	err := db.QueryRow(ctx, `
 		SELECT
-			r.rules,
-			coalesce(q.limit_gib, 0),
-			coalesce(q.limit_cards, 0)
+			r.rules
 		FROM teams t
 		LEFT JOIN rules r ON r.team = t.name
-		LEFT JOIN quotas q ON q.team = t.name
-		WHERE t.name = $1`, team).Scan(&set, &limit.GiB, &limit.Cards)
-	if err != nil || set == nil {
-		return rayslice.DefaultRules(limit), err
+		WHERE t.name = $1`, team).Scan(&set)
+	if err != nil || set != nil {
+		return orZero(set), err
 	}
-	return *set, nil
+	q, err := quota(ctx, db, team) // the limit as it is now, also where a grant has just ended
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil // a team without a quota may hold nothing
+	}
+	return rayslice.DefaultRules(q.Limit), err
+}
+
+func orZero(r *rayslice.Rules) rayslice.Rules {
+	if r == nil {
+		return rayslice.Rules{}
+	}
+	return *r
 }
 
 func saveRules(ctx context.Context, tx pgx.Tx, team string, rules rayslice.Rules) error {
@@ -128,6 +135,15 @@ func memberHolds(ctx context.Context, db DB, userID int64, team, without string)
 			AND r.id <> $3
 			AND r.state NOT IN ('rejected', 'cancelled', 'stopped')`, userID, team, without).Scan(&held.GiB, &held.Cards)
 	return held, err
+}
+
+// recordForbidden writes an audit row where err refuses the actor by right, and passes err on.
+func (s *Store) recordForbidden(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, err error) error {
+	var refusal *rayslice.Error
+	if errors.As(err, &refusal) && refusal.Kind == rayslice.KindForbidden {
+		return s.refuse(ctx, actor, e, refusal)
+	}
+	return err
 }
 
 // forbid records a refusal of rights and returns it.

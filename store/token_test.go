@@ -106,12 +106,10 @@ func TestApprovalWithoutRole(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
-	id, err := s.CreatePending(t.Context(), p.Ada, storetest.Draft(1, 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	needLead(t, s, p)
+	id := mustCreate(t, s, p.Ada, storetest.Draft(1, 4)).ID
 	nobody := mustSignIn(t, s, rayslice.Identity{Issuer: issuer, Subject: "1", Name: "Zoe"})
-	_, err = s.DecideRequest(t.Context(), nobody, id, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 1})
+	_, err := s.DecideRequest(t.Context(), nobody, id, rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: 1})
 	wantKind(t, err, rayslice.KindNotFound)
 	after, err := s.Request(t.Context(), p.Ada, id)
 	if err != nil || after.State != rayslice.StatePending {

@@ -48,6 +48,36 @@ type transaction struct {
 	changes []Change
 }
 
+// inTxOnce is inTx for work that must not be done twice and cannot be recognized by what it leaves: before each further
+// try it asks Postgres what became of the ones before.
+func (s *Store) inTxOnce(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if s.pool == nil { // a savepoint ends with its own connection
+		return s.inTx(ctx, fn)
+	}
+	var earlier []string
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		var done, open bool
+		var now string
+		err := tx.QueryRow(ctx, `
+			SELECT
+				coalesce(bool_or(pg_xact_status(x::xid8) = 'committed'), false),
+				coalesce(bool_or(pg_xact_status(x::xid8) = 'in progress'), false),
+				pg_current_xact_id()::text
+			FROM unnest($1::text[]) AS x`, earlier).Scan(&done, &open, &now)
+		switch {
+		case err != nil || done:
+			return err
+		case open:
+			return errStillCommitting
+		}
+		earlier = append(earlier, now)
+		return fn(tx)
+	})
+}
+
+// errStillCommitting makes inTx wait and look again.
+var errStillCommitting = &pgconn.PgError{Code: codeSerialization, Message: "an earlier try is still in its COMMIT"}
+
 // attempt sets the isolation explicitly: a database may default to repeatable read, under which the conditional UPDATE of
 // a quota would fail instead of wait.
 func (s *Store) attempt(ctx context.Context, fn func(tx pgx.Tx) error) ([]Change, error) {

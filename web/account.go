@@ -69,8 +69,8 @@ func sourceText(l *Localizer, g rayslice.RoleGrant) string {
 	return l.T("role_by_file")
 }
 
-// grantText returns a role in words, e.g. "Lead · vision".
-func grantText(l *Localizer, g rayslice.RoleGrant) string {
+// roleText returns a role in words, e.g. "Lead · vision".
+func roleText(l *Localizer, g rayslice.RoleGrant) string {
 	if g.Role == rayslice.RoleAdmin {
 		return l.T("role_admin")
 	}

@@ -146,7 +146,11 @@ func addComputedKeys(wanted map[string]string) {
 		}
 		add("label_", strings.ReplaceAll(name, ".", "_"))
 	}
-	add("", "ended_ago", "ends_in", "seen_ago") // handed to the component relative
+	for _, s := range raiseStates() {
+		add("raise_", string(s))
+	}
+	add("action_", AuditActions...)
+	add("", "ended_ago", "ends_in", "seen_ago", "waits_for") // handed to the component relative
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.

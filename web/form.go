@@ -55,6 +55,9 @@ func NewRequestForm(catalogue rayslice.Catalogue, team string) RequestForm {
 	f := RequestForm{Team: team, Hours: strconv.Itoa(rayslice.DefaultHours),
 		HeadCPU: strconv.Itoa(rayslice.DefaultHeadCPU), HeadMemoryGiB: strconv.Itoa(rayslice.DefaultHeadMemoryGiB),
 		Groups: []GroupForm{newGroupForm()}}
+	if most := catalogue.Limits.MaxHours; most > 0 {
+		f.Hours = strconv.Itoa(min(rayslice.DefaultHours, most))
+	}
 	if len(catalogue.Images) > 0 {
 		f.Image = catalogue.Images[0].Ref
 	}

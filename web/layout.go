@@ -18,7 +18,7 @@ func navigation(f Frame) []navItem {
 		items = append(items, navItem{href: "/teams/" + url.PathEscape(team), label: f.Locale.T("nav_team", Args{"Team": team})})
 	}
 	if f.User.CanAdmin() {
-		items = append(items, navItem{href: "/admin/people", label: f.Locale.T("nav_admin")})
+		items = append(items, navItem{href: "/admin", label: f.Locale.T("nav_admin")})
 	}
 	path, _, _ := strings.Cut(f.Path, "?")
 	for i := range items {

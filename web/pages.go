@@ -94,15 +94,6 @@ type RequestPage struct {
 	Stream      string                // address of the event stream; "" = the page does not refresh itself
 }
 
-// TeamPage shows a team's quota and its clusters.
-type TeamPage struct {
-	Frame
-	Team  rayslice.Team
-	Quota rayslice.Quota
-	Rows  []ClusterRow // live requests of the team
-	More  bool         // there are more than Rows
-}
-
 // ErrorPage says what went wrong and what to do.
 type ErrorPage struct {
 	Frame

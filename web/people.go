@@ -63,7 +63,7 @@ func grantSummary(l *Localizer, grants []rayslice.RoleGrant) []string {
 	var texts []string
 	seen := map[string]bool{}
 	for _, g := range grants {
-		if text := grantText(l, g); !seen[text] {
+		if text := roleText(l, g); !seen[text] {
 			seen[text] = true
 			texts = append(texts, text)
 		}
@@ -95,7 +95,7 @@ func (p PersonPage) confirmations() []confirmation {
 	for _, g := range p.Person.Grants {
 		if revocable(g) {
 			all = append(all, confirmation{
-				id: grantKey(g), heading: l.T("person_revoke_confirm", Args{"Name": p.Person.User.Name, "Role": grantText(l, g)}), text: l.T("person_revoke_text"),
+				id: grantKey(g), heading: l.T("person_revoke_confirm", Args{"Name": p.Person.User.Name, "Role": roleText(l, g)}), text: l.T("person_revoke_text"),
 				button: l.T("person_revoke"), action: path + "/roles/revoke",
 				hidden: [][2]string{{"team", g.Team}, {"role", string(g.Role)}, {"source", string(g.Source)}},
 			})

@@ -372,6 +372,9 @@ func noConnection(p RequestPage) string {
 
 // auditText says what an entry records.
 func auditText(l *Localizer, e rayslice.AuditEntry) string {
+	if e.Action == "escalate" {
+		return actionText(l, e.Action)
+	}
 	if e.To != "" && e.From != "" {
 		return l.T("audit_moved", Args{"From": l.State(e.From), "To": l.State(e.To)})
 	}

@@ -36,6 +36,9 @@ func Samples() []Sample {
 	all = append(all, teamSamples()...)
 	all = append(all, accountSamples()...)
 	all = append(all, peopleSamples()...)
+	all = append(all, rulesSamples()...)
+	all = append(all, auditSamples()...)
+	all = append(all, adminSamples()...)
 	return append(all, errorSamples()...)
 }
 
@@ -116,24 +119,6 @@ func manyRows(now time.Time) []ClusterRow {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-func teamSamples() []Sample {
-	team := rayslice.Team{Name: "vision", Namespace: "team-vision"}
-	return []Sample{
-		{"team", func(f Frame) templ.Component {
-			rows := []ClusterRow{SampleRow(f.Now, rayslice.StateReady), SampleRow(f.Now, rayslice.StatePending)}
-			rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
-			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: sampleQuotas()[1], Rows: rows, More: true})
-		}},
-		{"team-empty", func(f Frame) templ.Component {
-			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}})
-		}},
-		{"team-over-limit", func(f Frame) templ.Component {
-			quota := rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
-			return TeamView(TeamPage{Frame: at(f, "/teams/vision"), Team: team, Quota: quota, Rows: []ClusterRow{SampleRow(f.Now, rayslice.StateReady)}})
-		}},
-	}
 }
 
 // at returns the frame of a page at another address.

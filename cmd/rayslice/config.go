@@ -16,6 +16,7 @@ type Config struct {
 	Addr             string        `env:"RAYSLICE_ADDR" default:"127.0.0.1:8080" help:"Address the portal listens on."`
 	PublicURL        string        `env:"RAYSLICE_PUBLIC_URL" help:"Address people type, without a path, e.g. https://rayslice.example; empty: http:// and the listening address."`
 	DatabaseURL      string        `env:"RAYSLICE_DATABASE_URL" help:"Postgres to keep requests and quota in, postgres://user:password@host:port/name."`
+	MigrateURL       string        `env:"RAYSLICE_MIGRATE_URL" help:"The same database as the role that owns its tables, which migrates; the role of the database URL then only reads and writes rows and cannot change the audit log. Empty: the database URL's role does both."`
 	AutoMigrate      bool          `env:"RAYSLICE_AUTO_MIGRATE" default:"true" negatable:"" help:"Bring the database to this version before serving."`
 	Kubeconfig       string        `env:"RAYSLICE_KUBECONFIG" type:"path" help:"File that says how to reach the Kubernetes API; empty: the service account of the pod the portal runs in."`
 	Namespace        string        `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace of the Lease by which replicas elect the one that reconciles."`
@@ -45,6 +46,7 @@ func (c Config) Validate() error {
 		require(validAddr(c.Addr), "--addr (RAYSLICE_ADDR): %q is not host:port, e.g. 127.0.0.1:8080", c.Addr),
 		require(c.PublicURL == "" || validBase(c.PublicURL), "--public-url (RAYSLICE_PUBLIC_URL): %q is not an http or https address with nothing behind the host", c.PublicURL),
 		require(c.DatabaseURL == "" || validDatabase(c.DatabaseURL), "--database-url (RAYSLICE_DATABASE_URL): not of the form postgres://user:password@host:port/name"),
+		require(c.MigrateURL == "" || validDatabase(c.MigrateURL), "--migrate-url (RAYSLICE_MIGRATE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
 		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),

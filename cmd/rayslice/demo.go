@@ -85,10 +85,11 @@ func useSandbox(config *Config, dir string) (admin string, err error) {
 		Kubeconfig       string `json:"kubeconfig"`
 		PortalKubeconfig string `json:"portalKubeconfig"`
 		DatabaseURL      string `json:"databaseURL"`
+		AppDatabaseURL   string `json:"appDatabaseURL"`
 	}
 	if err := json.Unmarshal(content, &state); err != nil {
 		return "", fmt.Errorf("state of the sandbox: %w", err)
 	}
-	config.Kubeconfig, config.DatabaseURL = state.PortalKubeconfig, state.DatabaseURL
+	config.Kubeconfig, config.DatabaseURL, config.MigrateURL = state.PortalKubeconfig, state.AppDatabaseURL, state.DatabaseURL
 	return state.Kubeconfig, nil
 }

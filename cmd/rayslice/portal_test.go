@@ -84,7 +84,8 @@ func install(t *testing.T) *installation {
 	i.env = []string{
 		asProgram + "=1",
 		"RAYSLICE_ADDR=" + addr,
-		"RAYSLICE_DATABASE_URL=" + storetest.URL(t),
+		"RAYSLICE_DATABASE_URL=" + storetest.AppURL(t),
+		"RAYSLICE_MIGRATE_URL=" + storetest.URL(t),
 		"RAYSLICE_KUBECONFIG=" + i.kubeconfig,
 		"RAYSLICE_NAMESPACE=" + i.lease,
 		"RAYSLICE_TEAMS=" + i.teams(),

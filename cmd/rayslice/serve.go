@@ -21,7 +21,6 @@ import (
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/handlers"
 	"github.com/rayslice/rayslice/k8s"
-	"github.com/rayslice/rayslice/migrations"
 	"github.com/rayslice/rayslice/store"
 )
 
@@ -100,12 +99,14 @@ func (p *portal) open(ctx context.Context) error {
 }
 
 func (p *portal) openStore(ctx context.Context) error {
+	prepare := checkSchema
 	if p.config.AutoMigrate {
-		if err := migrations.Up(ctx, p.config.DatabaseURL); err != nil {
-			return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
-		}
+		prepare = migrateUp
 	}
-	var err error
+	err := prepare(ctx, p.config)
+	if err != nil {
+		return err
+	}
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
 		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 	}
@@ -117,7 +118,15 @@ func (p *portal) openStore(ctx context.Context) error {
 	if p.sessions, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
 		return err
 	}
+	p.warnOfOpenAudit(ctx)
 	return p.seed(ctx)
+}
+
+// warnOfOpenAudit says that the database would let this portal rewrite its audit log. It serves all the same.
+func (p *portal) warnOfOpenAudit(ctx context.Context) {
+	if open, err := p.store.AuditIsOpen(ctx); err == nil && open {
+		p.logger.Warn("the portal's database role could change the audit log: give it a role of its own and set RAYSLICE_MIGRATE_URL (docs/configuration.md, Two database roles)")
+	}
 }
 
 // seed adds the configured teams and people, and in the demo a token for the first persona.

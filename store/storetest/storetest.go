@@ -53,6 +53,39 @@ func URL(t testing.TB) string {
 	return private
 }
 
+// AppURL returns the URL of the test's private database as the role a portal works as: one that owns nothing. The caller
+// grants it what it needs, with migrations.Grant. TEST_APP_DATABASE_URL names the role and its password.
+func AppURL(t testing.TB) string {
+	t.Helper()
+	app := os.Getenv("TEST_APP_DATABASE_URL")
+	switch {
+	case app != "":
+	case os.Getenv("CI") == "true":
+		t.Fatal("TEST_APP_DATABASE_URL is not set: CI needs a database role that owns nothing")
+	default:
+		t.Skip("TEST_APP_DATABASE_URL is not set: no role to work as that owns nothing")
+	}
+	owned, err := url.Parse(URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withDatabase(t, app, strings.TrimPrefix(owned.Path, "/"))
+}
+
+// AsApp returns a Store on the test's private database as the role of AppURL, with what migrations.Grant gives it.
+func AsApp(t testing.TB) *store.Store {
+	t.Helper()
+	app := AppURL(t)
+	u, err := url.Parse(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Grant(t.Context(), URL(t), u.User.Username()); err != nil {
+		t.Fatal(err)
+	}
+	return Open(t, app)
+}
+
 // EmptyURL returns the URL of a fresh database without any schema, dropped when the test ends.
 func EmptyURL(t testing.TB) string {
 	t.Helper()

@@ -1,0 +1,234 @@
+package handlers
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
+	"github.com/rayslice/rayslice/web"
+)
+
+// requireAdmin refuses everybody else, with an audit entry.
+func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := s.config.Store.AdminOnly(c.Request().Context(), user(c)); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
+// showAdmin shows what waits for an admin, and what should not be.
+func (s *Server) showAdmin(c echo.Context) error {
+	ctx, actor := c.Request().Context(), user(c)
+	raises, err := s.config.Store.Raises(ctx, actor, store.RaiseFilter{State: rayslice.RaisePending, Limit: partLength})
+	if err != nil {
+		return err
+	}
+	late, err := s.config.Store.Requests(ctx, actor, store.RequestFilter{States: []rayslice.State{rayslice.StatePending}, Late: true, Limit: partLength})
+	if err != nil {
+		return err
+	}
+	drifts, err := s.config.Store.QuotaDrift(ctx, actor)
+	if err != nil {
+		return err
+	}
+	open, err := s.config.Store.AuditIsOpen(ctx)
+	if err != nil {
+		return err
+	}
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return err
+	}
+	p := web.AdminPage{Frame: frame, Raises: raises.Raises, MoreRaise: raises.Next != 0, Late: late.Requests, MoreLate: late.Next != "", AuditOpen: open}
+	for _, d := range drifts {
+		p.Drifts = append(p.Drifts, web.QuotaDrift(d))
+	}
+	return page(c, http.StatusOK, web.AdminView(p))
+}
+
+// showAdminTeams lists the teams, with the form that adds one.
+func (s *Server) showAdminTeams(c echo.Context) error {
+	p, err := s.adminTeams(c)
+	if err != nil {
+		return err
+	}
+	return page(c, http.StatusOK, web.AdminTeamsView(p))
+}
+
+// adminTeams reads one page of the teams by name. A portal has few enough teams to read them all.
+func (s *Server) adminTeams(c echo.Context) (web.AdminTeamsPage, error) {
+	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
+	r := &filterReader{query: query}
+	p := web.AdminTeamsPage{Frame: s.frame(c), Search: r.search(), Form: web.Form{ID: "team", Values: url.Values{}}}
+	after := r.cursor()
+	if err := rayslice.Invalid(r.bad...); err != nil {
+		return p, err
+	}
+	teams, err := s.config.Store.Teams(ctx, actor)
+	if err != nil {
+		return p, err
+	}
+	quotas, err := s.config.Store.Quotas(ctx, actor)
+	if err != nil {
+		return p, err
+	}
+	found := slices.DeleteFunc(teams, func(t rayslice.Team) bool {
+		return !strings.Contains(t.Name+" "+t.Namespace, strings.ToLower(p.Search))
+	})
+	begin, _ := slices.BinarySearchFunc(found, after, func(t rayslice.Team, name string) int { return cmp.Compare(t.Name, name) })
+	end := min(len(found), begin+listLength)
+	for _, t := range found[begin:end] {
+		p.Rows = append(p.Rows, web.AdminTeamRow{Team: t, Quota: quotaOf(quotas, t.Name)})
+	}
+	rest := without(query, "cursor")
+	if after != "" {
+		p.Pages.First = withQuery("/admin/teams", rest)
+	}
+	if end < len(found) {
+		rest.Set("cursor", found[end].Name)
+		p.Pages.Next = withQuery("/admin/teams", rest)
+	}
+	return p, nil
+}
+
+func quotaOf(quotas []rayslice.Quota, team string) rayslice.Quota {
+	i := slices.IndexFunc(quotas, func(q rayslice.Quota) bool { return q.Team == team })
+	if i < 0 {
+		return rayslice.Quota{Team: team}
+	}
+	return quotas[i]
+}
+
+// createTeam adds a team.
+func (s *Server) createTeam(c echo.Context) error {
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	draft, err := web.ParseTeam(values)
+	if err == nil {
+		err = draft.Validate()
+	}
+	if err == nil {
+		err = s.config.Store.CreateTeam(c.Request().Context(), user(c), draft)
+	}
+	if err == nil {
+		return c.Redirect(http.StatusSeeOther, "/teams/"+draft.Name)
+	}
+	status, problem := explain(err)
+	if problem.Kind != rayslice.KindInvalid {
+		return err
+	}
+	p, pageErr := s.adminTeams(c)
+	if pageErr != nil {
+		return pageErr
+	}
+	visitOf(c).failure = err
+	p.Form.Values, p.Form.Problem = values, problem
+	return page(c, status, web.AdminTeamsView(p))
+}
+
+// showAdminRaises lists what leads ask for.
+func (s *Server) showAdminRaises(c echo.Context) error {
+	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
+	r := &filterReader{query: query}
+	filter := store.RaiseFilter{Team: r.team(actor), State: r.raiseState(), Limit: listLength}
+	after, err := number(query, "after")
+	if err == nil {
+		err = rayslice.Invalid(r.bad...)
+	}
+	if err != nil {
+		return err
+	}
+	filter.After = after
+	found, err := s.config.Store.Raises(ctx, actor, filter)
+	if err != nil {
+		return err
+	}
+	quotas, err := s.config.Store.Quotas(ctx, actor)
+	if err != nil {
+		return err
+	}
+	return page(c, http.StatusOK, web.AdminRaisesView(web.AdminRaisesPage{
+		Frame: s.frame(c), State: string(filter.State), Team: filter.Team, Teams: teamsOf(quotas),
+		Raises: found.Raises, Pages: pages(c, "after", after, found.Next),
+	}))
+}
+
+func (r *filterReader) raiseState() rayslice.RaiseState {
+	state := rayslice.RaiseState(r.query.Get("state"))
+	switch state {
+	case "", rayslice.RaisePending, rayslice.RaiseGranted, rayslice.RaiseDenied, rayslice.RaiseWithdrawn:
+	default:
+		r.refuse("state", codeStateUnknown, map[string]any{"states": "pending, granted, denied, withdrawn"})
+	}
+	return state
+}
+
+// showAdminRaise shows one raise with its decision.
+func (s *Server) showAdminRaise(c echo.Context) error {
+	p, err := s.adminRaise(c)
+	if err != nil {
+		return err
+	}
+	return page(c, http.StatusOK, web.AdminRaiseView(p))
+}
+
+func (s *Server) adminRaise(c echo.Context) (web.AdminRaisePage, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	id, err := idOf(c, "raise", "raise")
+	if err != nil {
+		return web.AdminRaisePage{}, err
+	}
+	raise, err := s.config.Store.Raise(ctx, actor, id)
+	if err != nil {
+		return web.AdminRaisePage{}, err
+	}
+	quota, err := s.config.Store.Quota(ctx, actor, raise.Team)
+	if err != nil {
+		return web.AdminRaisePage{}, err
+	}
+	p := web.AdminRaisePage{Frame: s.frame(c), Raise: raise, Quota: quota, Form: web.Form{ID: "decide", Values: web.RaiseDecisionValues(raise)}}
+	if err := actor.MayDecideRaise(raise); err != nil {
+		_, p.May = explain(err)
+	}
+	return p, nil
+}
+
+// decideRaise grants or denies a raise.
+func (s *Server) decideRaise(c echo.Context) error {
+	id, err := idOf(c, "raise", "raise")
+	if err != nil {
+		return err
+	}
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	decision, err := web.ParseRaiseDecision(values)
+	if err == nil {
+		_, err = s.config.Store.DecideRaise(c.Request().Context(), user(c), id, decision)
+	}
+	if err == nil {
+		return c.Redirect(http.StatusSeeOther, "/admin/raises?state=pending")
+	}
+	status, problem := explain(err)
+	if problem.Kind != rayslice.KindInvalid {
+		return err
+	}
+	p, pageErr := s.adminRaise(c)
+	if pageErr != nil {
+		return pageErr
+	}
+	visitOf(c).failure = err
+	p.Form.Values, p.Form.Problem = values, problem
+	return page(c, status, web.AdminRaiseView(p))
+}
