@@ -162,7 +162,9 @@ func replaceDraft(ctx context.Context, tx pgx.Tx, r rayslice.Request, draft rays
 			asked = NULL,
 			revision = revision + 1,
 			sent_at = now(),
-			escalated_at = NULL
+			escalated_at = NULL,
+			decided_by = '',
+			answer = ''
 		WHERE id = $1`, r.ID, draft.Name, draft.Hours, draft)
 	if err != nil {
 		return err

@@ -42,6 +42,12 @@ func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, 
 // WouldDecide says whether the draft would start at once (rayslice.ReasonAutoApproved) or need a lead, and why, if the
 // actor sent it now.
 func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft) (rayslice.Reason, error) {
+	return s.WouldDecideAgain(ctx, actor, draft, "")
+}
+
+// WouldDecideAgain is WouldDecide for the draft in place of the actor's waiting request with the given id, which then no
+// longer counts.
+func (s *Store) WouldDecideAgain(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Reason{}, errTeamUnknown
 	}
@@ -52,7 +58,7 @@ func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rays
 	if err := r.Check(draft); err != nil {
 		return rayslice.Reason{}, err
 	}
-	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, "")
+	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, id)
 	return r.Decide(draft, held), answer(err)
 }
 
@@ -63,8 +69,12 @@ func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.Reques
 	if err == nil {
 		err = r.Check(draft)
 	}
-	if err != nil || r.Member == nil {
-		return r.Decide(draft, rayslice.Charge{}), err
+	if err != nil {
+		return rayslice.Reason{}, err
+	}
+	if r.Member == nil {
+		why := r.Decide(draft, rayslice.Charge{})
+		return why, draft.CheckPurpose(why)
 	}
 	if _, err := tx.Exec(ctx, `
 		SELECT
@@ -74,7 +84,11 @@ func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.Reques
 		return rayslice.Reason{}, err
 	}
 	held, err := memberHolds(ctx, tx, ownerID, draft.Team, id)
-	return r.Decide(draft, held), err
+	if err != nil {
+		return rayslice.Reason{}, err
+	}
+	why := r.Decide(draft, held)
+	return why, draft.CheckPurpose(why)
 }
 
 // rules reads a team's rules; the default ones where it has set none.
