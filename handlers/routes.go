@@ -40,12 +40,23 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters/:id/events", s.streamRequest, signedIn...)
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
 	e.POST("/clusters/:id/stop", s.stopRequest, signedIn...)
+	get("/clusters/:id/edit", s.editRequest, signedIn...)
+	e.POST("/clusters/:id/edit", s.resendRequest, signedIn...)
+	e.POST("/clusters/:id/preview", s.previewEdit, signedIn...)
+	e.POST("/clusters/:id/reply", s.replyToLead, signedIn...)
+	get("/approvals", s.showApprovals, signedIn...)
+	e.POST("/approvals", s.decideSeveral, signedIn...)
+	get("/approvals/events", s.streamApprovals, signedIn...)
+	e.POST("/approvals/:id", s.decideRequest, signedIn...)
+	get("/approvals/:id/preview", s.previewDecision, signedIn...)
 	get("/teams/:name", s.showTeam, signedIn...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)
 	e.POST("/api/v1/requests", s.apiCreateRequest, signedIn...)
 	get("/api/v1/requests/:id", s.apiRequest, signedIn...)
+	e.PUT("/api/v1/requests/:id", s.apiResendRequest, signedIn...)
+	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
 	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, signedIn...)
 	return e
 }

@@ -37,10 +37,23 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303},
 		"GET /teams/:name":         {signIn, 200, 404, 200},
 
+		"GET /clusters/:id/edit":     {signIn, 409, 404, 403}, // it is decided already
+		"POST /clusters/:id/edit":    {signIn, 409, 404, 403},
+		"POST /clusters/:id/preview": {signIn, 422, 404, 403},
+		"POST /clusters/:id/reply":   {signIn, 409, 404, 403},
+		"GET /approvals":             {signIn, 403, 403, 200},
+		"POST /approvals":            {signIn, 403, 403, 422}, // nothing chosen
+		"GET /approvals/events":      {signIn, 403, 403, 200},
+		"POST /approvals/:id":        {signIn, 403, 404, 409},
+		"GET /approvals/:id/preview": {signIn, 403, 404, 200},
+
 		"GET /api/v1/requests":           {401, 200, 200, 200},
 		"POST /api/v1/requests":          {401, 415, 415, 415}, // a form is not JSON
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200},
+
+		"PUT /api/v1/requests/:id":           {401, 415, 404, 403},
+		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415},
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
@@ -69,7 +82,6 @@ func TestWhoMayDoWhat(t *testing.T) {
 			"stranger":  {p.as(p.Sam), want.stranger},
 			"admin":     {p.as(p.Root), want.admin},
 		} {
-			send := tc.visitor.post
 			if method == http.MethodGet { // HEAD, so that event streams end at once
 				got := tc.visitor.send(http.MethodHead, path.Replace(route.Path), nil)
 				if got.Code != tc.want {
@@ -77,7 +89,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				}
 				continue
 			}
-			if got := send(path.Replace(route.Path), nil); got.Code != tc.want {
+			if got := tc.visitor.with("Content-Type", "application/x-www-form-urlencoded").send(method, path.Replace(route.Path), strings.NewReader("")); got.Code != tc.want {
 				t.Errorf("%s by %s: %d, want %d", name, who, got.Code, tc.want)
 			}
 		}

@@ -57,6 +57,7 @@ type Server struct {
 	streams     *hub
 	metrics     *metrics
 	timing      timing
+	occupied    occupied
 	now         func() time.Time
 
 	context   context.Context // ends with Close

@@ -108,7 +108,10 @@ func submit(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.
 	if err := settle(ctx, tx, id, why); err != nil {
 		return err
 	}
-	return charge(ctx, tx, id, draft.Team, draft.Charge())
+	if err := charge(ctx, tx, id, draft.Team, draft.Charge()); err != nil {
+		return err
+	}
+	return draft.CheckPurpose(why) // last: what does not fit needs no purpose
 }
 
 // settle approves a pending request that starts at once; one that waits for a lead only gets its reason, which is no

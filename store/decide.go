@@ -127,6 +127,9 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	if err := replaceDraft(ctx, tx, r, draft); err != nil {
 		return r, err
 	}
+	if err := draft.CheckPurpose(why); err != nil {
+		return r, err
+	}
 	if err := resent(ctx, tx, actor, r, why, reply); err != nil {
 		return r, err
 	}

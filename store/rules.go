@@ -73,8 +73,7 @@ func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.Reques
 		return rayslice.Reason{}, err
 	}
 	if r.Member == nil {
-		why := r.Decide(draft, rayslice.Charge{})
-		return why, draft.CheckPurpose(why)
+		return r.Decide(draft, rayslice.Charge{}), nil
 	}
 	if _, err := tx.Exec(ctx, `
 		SELECT
@@ -84,11 +83,7 @@ func decide(ctx context.Context, tx pgx.Tx, ownerID int64, draft rayslice.Reques
 		return rayslice.Reason{}, err
 	}
 	held, err := memberHolds(ctx, tx, ownerID, draft.Team, id)
-	if err != nil {
-		return rayslice.Reason{}, err
-	}
-	why := r.Decide(draft, held)
-	return why, draft.CheckPurpose(why)
+	return r.Decide(draft, held), err
 }
 
 // rules reads a team's rules; the default ones where it has set none.

@@ -41,8 +41,8 @@ type ApprovalsFilter struct {
 
 // ApprovalNews is what has changed since the page was drawn. It is shown beside the forms and never replaces them.
 type ApprovalNews struct {
-	Fresh   int      // requests that wait and are not on the page
-	Changed []string // names of those on the page that were decided or changed meanwhile
+	Fresh   int // requests that wait and are not on the page
+	Changed int // those on the page that were decided or changed meanwhile
 }
 
 // ApprovalRow is one request with what somebody needs to know to decide it.

@@ -148,7 +148,7 @@ func addComputedKeys(wanted map[string]string) {
 	}
 	add("", "ended_ago", "ends_in", "seen_ago", "waits_for", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
-	add("label_", "reply")
+	add("label_", "reply", "ids", "verdict", "revision")
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.
