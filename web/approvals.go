@@ -243,20 +243,31 @@ func recordText(l *Localizer, r rayslice.Record) string {
 	}
 	text := l.N("record_grants", r.Grants)
 	if percent, known := r.Percent(); known {
-		text += " · " + l.T("record_held", Args{"Percent": percent, "Granted": hoursText(l, r.Granted), "Held": hoursText(l, r.Held)})
+		text += " · " + l.T("record_held", Args{"Percent": percent, "Hours": hoursText(l, r)})
 	}
 	return text
 }
 
-func hoursText(l *Localizer, h rayslice.Hours) string {
+func hoursText(l *Localizer, r rayslice.Record) string {
 	var parts []string
-	if h.GiB > 0 || h.Cards == 0 {
-		parts = append(parts, l.T("gib_hours", Args{"N": fmt.Sprintf("%.0f", h.GiB)}))
+	args := func(held, granted float64) Args {
+		return Args{"Held": fmt.Sprintf("%.0f", held), "Granted": fmt.Sprintf("%.0f", granted)}
 	}
-	if h.Cards > 0 {
-		parts = append(parts, l.T("card_hours", Args{"N": fmt.Sprintf("%.0f", h.Cards)}))
+	if r.Granted.GiB > 0 {
+		parts = append(parts, l.T("gib_hours", args(r.Held.GiB, r.Granted.GiB)))
+	}
+	if r.Granted.Cards > 0 {
+		parts = append(parts, l.T("card_hours", args(r.Held.Cards, r.Granted.Cards)))
 	}
 	return strings.Join(parts, " + ")
+}
+
+// decisionLabel is a short label: the fields of a decision stand side by side.
+func decisionLabel(l *Localizer, name string) string {
+	if strings.HasSuffix(name, ".slice_gib") {
+		return l.T("column_slice")
+	}
+	return fieldName(l, name)
 }
 
 // afterMeters returns what the team holds once the form as it stands is approved: what runs, this request, and the others

@@ -112,7 +112,7 @@ func situation(p RequestPage) now {
 	case rayslice.StatePending:
 		return now{sentence: waitsFor(p), tone: "warn", reason: r.Reason, remedy: l.T("now_pending")}
 	case rayslice.StateReturned:
-		return now{sentence: l.T("now_returned", Args{"Who": r.DecidedBy}), tone: "warn", reason: r.Reason, remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
+		return now{sentence: l.Reason(r.Reason), tone: "warn", remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
 	case rayslice.StateApproved:
 		return now{sentence: l.T("now_approved"), reason: p.Cluster.Problem}
 	case rayslice.StateProvisioning:
@@ -322,6 +322,8 @@ func eventTone(e rayslice.Event) string {
 // noPods says why there are no pods to list.
 func noPods(p RequestPage) string {
 	switch {
+	case p.Request.ClusterUID == "" && (p.Request.State.Open() || p.Request.State.Final()):
+		return p.Locale.T("workers_never")
 	case p.Request.State.Final():
 		return p.Locale.T("workers_gone")
 	case p.Cluster.ObservedAt.IsZero():

@@ -923,7 +923,7 @@ func requestTitle(p RequestPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if p.CanChange && p.Request.State.Open() {
+		if p.CanChange && p.Request.State.Open() && question(p.Request) == "" {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<a class=\"btn\" id=\"change\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
