@@ -146,7 +146,7 @@ func addComputedKeys(wanted map[string]string) {
 		}
 		add("label_", strings.ReplaceAll(name, ".", "_"))
 	}
-	add("", "ended_ago", "ends_in", "seen_ago", "waits_for", "approvals_oldest") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	add("label_", "reply", "ids", "verdict", "revision")
 }

@@ -103,6 +103,7 @@ type now struct {
 	tone     string
 	reason   rayslice.Reason
 	remedy   string
+	since    time.Time // how long it has waited; zero = it does not
 }
 
 // situation returns what is going on, in words; nothing when all is well.
@@ -110,9 +111,9 @@ func situation(p RequestPage) now {
 	l, r := p.Locale, p.Request
 	switch r.State {
 	case rayslice.StatePending:
-		return now{sentence: waitsFor(p), tone: "warn", reason: r.Reason, remedy: l.T("now_pending")}
+		return now{sentence: waitsFor(p), since: r.SentAt, tone: "warn", reason: r.Reason, remedy: l.T("now_pending")}
 	case rayslice.StateReturned:
-		return now{sentence: l.Reason(r.Reason), tone: "warn", remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
+		return now{sentence: l.Reason(r.Reason), since: r.StateSince, tone: "warn", remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
 	case rayslice.StateApproved:
 		return now{sentence: l.T("now_approved"), reason: p.Cluster.Problem}
 	case rayslice.StateProvisioning:
