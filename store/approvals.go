@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,7 @@ const MaxWaiting = 100
 // An Approval is a request with what somebody needs to know to decide it.
 type Approval struct {
 	Request rayslice.Request
-	Quota   rayslice.Quota        // of its team, the request's own charge included
+	Quota   rayslice.Quota        // of its team, the request's own charge included; this and the next two only while it waits
 	Record  rayslice.Record       // of its owner in the team
 	Talk    []rayslice.AuditEntry // questions and answers so far, oldest first
 	Refusal error                 // why the actor may not decide it (rayslice.User.MayDecide); nil = they may
@@ -64,6 +65,13 @@ func (s *Store) Approvals(ctx context.Context, actor rayslice.User, f ApprovalFi
 	if len(found) > f.Limit {
 		found = found[:f.Limit]
 		next = approvalCursor(found[f.Limit-1], f.Decided)
+	}
+	if f.Decided { // nobody needs to know more about what is over
+		approvals := make([]Approval, len(found))
+		for i, r := range found {
+			approvals[i] = Approval{Request: r, Refusal: actor.MayDecide(r)}
+		}
+		return ApprovalPage{Approvals: approvals, Next: next}, nil
 	}
 	approvals, err := s.approvals(ctx, actor, found)
 	return ApprovalPage{Approvals: approvals, Next: next}, answer(err)
@@ -140,7 +148,7 @@ func (s *Store) approvals(ctx context.Context, actor rayslice.User, requests []r
 	for i, r := range requests {
 		ids[i], teams[i], owners[i] = r.ID, r.Team, r.Owner.ID
 	}
-	found, err := quotas(ctx, s.db, false, teams)
+	found, err := quotas(ctx, s.db, false, slices.Compact(slices.Sorted(slices.Values(teams))))
 	if err != nil {
 		return nil, err
 	}
