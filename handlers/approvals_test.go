@@ -571,3 +571,82 @@ func TestChangedToNoGPU(t *testing.T) {
 		t.Errorf("got %+v", now)
 	}
 }
+
+// TestWordsStayWords is T43 and T45 for this part: what people write to each other is text on every page, and one record in
+// the audit log.
+func TestWordsStayWords(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	const evil = "<script>alert(1)</script>\r\n\x1b[31m\"quoted\""
+	draft := storetest.Draft(1, 4)
+	draft.Name, draft.Purpose = "<b>bold</b>", "<img src=x onerror=alert(1)>"
+	r := p.create(p.Ada, draft)
+	ada, lea := p.as(p.Ada), p.as(p.Lea)
+	lea.post("/approvals/"+r.ID, verdict(rayslice.VerdictReturn, "answer", evil)).want(http.StatusUnprocessableEntity) // the escape character
+	question := strings.ReplaceAll(evil, "\x1b", "")
+	lea.post("/approvals/"+r.ID, verdict(rayslice.VerdictReturn, "answer", question)).want(http.StatusSeeOther)
+	ada.post("/clusters/"+r.ID+"/reply", url.Values{"reply": {question}, "revision": {"1"}}).want(http.StatusSeeOther)
+	for _, v := range []visitor{ada, lea} {
+		for _, path := range []string{"/clusters/" + r.ID, "/approvals", "/clusters/" + r.ID + "/edit"} {
+			if got := v.get(path); got.Code == http.StatusOK {
+				if page := got.page(); page.Find("main script, main img, main b b").Length() != 0 || !strings.Contains(page.Text(), "<b>bold</b>") {
+					t.Errorf("%s: words became markup", path)
+				}
+			}
+		}
+	}
+	entries, err := p.store.Audit(t.Context(), p.Ada, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var actions []string
+	for _, e := range entries {
+		actions = append(actions, e.Action)
+	}
+	if got := strings.Join(actions, " "); got != "create return resend" {
+		t.Errorf("the audit log has %q", got)
+	}
+}
+
+// TestMoreGroupsThanTheForm does not let a form drop worker groups that only the API can make.
+func TestMoreGroupsThanTheForm(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	draft := storetest.Draft(1, 4)
+	for range 3 {
+		g := draft.Groups[0]
+		g.Name = ""
+		draft.Groups = append(draft.Groups, g)
+	}
+	draft.Normalize(testCatalogue())
+	r := p.create(p.Ada, draft)
+	p.as(p.Ada).get("/clusters/" + r.ID + "/edit").want(http.StatusUnprocessableEntity)
+	if n := p.as(p.Lea).get("/approvals").want(http.StatusOK).page().Find("section.approval input[inputmode=numeric]").Length(); n != 5 {
+		t.Errorf("%d fields, want workers of each of four groups, and hours", n)
+	}
+}
+
+// TestDecidingTwice is the double click: the second of the same two decisions leads where the first did; another one is
+// refused.
+func TestDecidingTwice(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	lea := p.as(p.Lea)
+	for name, form := range map[string]url.Values{
+		"approve": verdict(rayslice.VerdictApprove, "answer", "go"),
+		"less":    verdict(rayslice.VerdictApprove, "hours", "2"),
+		"deny":    verdict(rayslice.VerdictReject, "answer", "no"),
+	} {
+		r := p.create(p.Ada, storetest.Draft(1, 4))
+		first := lea.post("/approvals/"+r.ID, form).want(http.StatusSeeOther).location()
+		if second := lea.post("/approvals/"+r.ID, form).want(http.StatusSeeOther).location(); first != second {
+			t.Errorf("%s: %s and %s", name, first, second)
+		}
+		other := verdict(rayslice.VerdictReject, "answer", "after all")
+		lea.post("/approvals/"+r.ID, other).want(http.StatusConflict)
+		p.as(p.Root).post("/approvals/"+r.ID, form).want(http.StatusConflict)
+	}
+}

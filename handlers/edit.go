@@ -35,6 +35,9 @@ func (s *Server) editRequest(c echo.Context) error {
 	if !request.State.Open() {
 		return decidedAlready(request)
 	}
+	if len(request.Draft.Groups) > web.MaxFormGroups { // the form would silently drop the rest
+		return refuse(http.StatusUnprocessableEntity, "form_groups", map[string]any{"max": web.MaxFormGroups}, nil)
+	}
 	p, err := s.editPage(c, request, web.FormFromDraft(request.Draft, s.config.Catalogue), "")
 	if err != nil {
 		return err
