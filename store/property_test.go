@@ -17,6 +17,7 @@ type ledger struct {
 	t      *testing.T
 	store  *store.Store
 	owner  rayslice.User
+	admin  rayslice.User // who decides
 	team   string
 	limit  rayslice.Charge
 	ids    []string // in order of creation
@@ -24,7 +25,7 @@ type ledger struct {
 	costs  map[string]rayslice.Charge
 }
 
-// TestT05AnySequenceKeepsTheLedger makes random sequences of create, decide, stop and move, and compares the Store with a
+// TestT05AnySequenceKeepsTheLedger makes random sequences of create, decide, resend, stop and move, and compares the Store with a
 // pure model after each: 0 ≤ used ≤ limit, and used is the sum of the live charges.
 func TestT05AnySequenceKeepsTheLedger(t *testing.T) {
 	s := storetest.New(t)
@@ -33,9 +34,12 @@ func TestT05AnySequenceKeepsTheLedger(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
 		l := newLedger(t, rt, s, people.Ada, fmt.Sprintf("team-%d", round))
+		l.admin = people.Root
 		rt.Repeat(map[string]func(*rapid.T){
 			"create":  func(rt *rapid.T) { l.create(rt, l.createApproved, rayslice.StateApproved) },
 			"submit":  func(rt *rapid.T) { l.create(rt, l.createPending, rayslice.StatePending) },
+			"decide":  l.decide,
+			"resend":  l.resend,
 			"stop":    l.stop,
 			"move":    l.move,
 			"advance": l.advance,
@@ -86,6 +90,58 @@ func (l *ledger) create(rt *rapid.T, do func(rayslice.RequestDraft) (string, err
 	case !fits && rayslice.KindOf(err) == rayslice.KindOverQuota:
 	default:
 		rt.Fatalf("%v on %v of %v: %v", cost, used, l.limit, err)
+	}
+}
+
+// decide gives any verdict about any request, on terms that are sometimes less than what was asked for.
+func (l *ledger) decide(rt *rapid.T) {
+	id := l.pick(rt)
+	r, err := l.store.Request(l.t.Context(), l.admin, id)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	verdict := rapid.SampledFrom([]rayslice.Verdict{rayslice.VerdictApprove, rayslice.VerdictReturn, rayslice.VerdictReject}).Draw(rt, "verdict")
+	d := rayslice.Decision{Verdict: verdict, Revision: r.Revision, Answer: "so be it"}
+	cost := r.Draft.Charge()
+	if verdict == rayslice.VerdictApprove && rapid.Bool().Draw(rt, "less") {
+		terms := r.Draft.AsAsked()
+		terms.Groups[0].Workers = rapid.IntRange(1, terms.Groups[0].Workers).Draw(rt, "granted")
+		d.Terms = &terms
+		cost = r.Draft.Groups[0].Slice.Charge().Times(terms.Groups[0].Workers)
+	}
+	_, err = l.store.DecideRequest(l.t.Context(), l.admin, id, d)
+	switch {
+	case l.states[id].Open() && err == nil:
+		l.states[id], l.costs[id] = verdict.State(), cost
+	case !l.states[id].Open() && rayslice.KindOf(err) == rayslice.KindConflict:
+	default:
+		rt.Fatalf("%s of what is %s: %v", verdict, l.states[id], err)
+	}
+}
+
+// resend asks for another number of workers. The team's default rules let it start at once.
+func (l *ledger) resend(rt *rapid.T) {
+	id := l.pick(rt)
+	r, err := l.store.Request(l.t.Context(), l.admin, id)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	draft := r.Draft
+	draft.Groups = slices.Clone(draft.Groups)
+	workers := rapid.IntRange(1, 6).Draw(rt, "workers")
+	draft.Groups[0].Workers, draft.Groups[0].MinWorkers, draft.Groups[0].MaxWorkers = workers, workers, workers
+	cost, was := draft.Charge(), l.costs[id]
+	used, _ := l.used()
+	more := rayslice.Charge{GiB: cost.GiB - was.GiB, Cards: cost.Cards - was.Cards}
+	fits := rayslice.Quota{Limit: l.limit, Used: used}.Allow(more)
+	_, err = l.store.ResendRequest(l.t.Context(), l.owner, id, r.Revision, draft, "")
+	switch {
+	case !l.states[id].Open() && rayslice.KindOf(err) == rayslice.KindConflict:
+	case l.states[id].Open() && fits && err == nil:
+		l.states[id], l.costs[id] = rayslice.StateApproved, cost
+	case l.states[id].Open() && !fits && rayslice.KindOf(err) == rayslice.KindOverQuota:
+	default:
+		rt.Fatalf("%v instead of %v, of what is %s: %v", cost, was, l.states[id], err)
 	}
 }
 
