@@ -15,7 +15,7 @@ PROGRAMS := etcd kube-apiserver kube-controller-manager kube-scheduler kuberay-o
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build sandbox ## run the portal on a real control plane with a simulated GPU fleet; Ctrl-C stops it
@@ -105,6 +105,11 @@ bench-page: build ## measure the server time of a request's page among 200 clust
 bench-quota: build ## measure accepted requests per second on a team's quota, beside pgbench
 	@.ci/install postgres
 	@go run ./bench/quota $(BENCH) $(ARGS)
+
+.PHONY: bench-approvals
+bench-approvals: build ## measure the server time of the approvals page among 10,000 requests
+	@.ci/install postgres
+	@go run ./bench/approvals $(BENCH) $(ARGS)
 
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay

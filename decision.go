@@ -70,6 +70,18 @@ func (d RequestDraft) Grant(t Terms) (RequestDraft, error) {
 	return granted, Invalid(v.fields...)
 }
 
+// CheckTerms refuses slices that the catalogue does not offer; those that were asked for stay allowed.
+func (d RequestDraft) CheckTerms(t Terms, c Catalogue) error {
+	v := &validation{}
+	for i, g := range d.Groups[:min(len(d.Groups), len(t.Groups))] {
+		pool, known := c.Pool(g.Pool)
+		if gib := t.Groups[i].GiB; known && gib > 0 && gib < g.GiB && !pool.Offers(gib) {
+			v.bad(groupField(i)+".slice_gib", CodeSizeNotOffered, map[string]any{"sizes": joinInts(pool.Sizes)})
+		}
+	}
+	return Invalid(v.fields...)
+}
+
 // Validate names every bad field of the decision; nil when there is none.
 func (d Decision) Validate() error {
 	v := &validation{}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // draftBody is the JSON form of a draft. Numbers are pointers, so that a field left out gets its default and a 0 that
@@ -54,26 +53,25 @@ type groupSize struct {
 // behind the object is an *Error of KindInvalid that names the field. Defaults are filled in; Normalize and Validate
 // are left to the caller. Errors of r are returned as they are.
 func DecodeDraft(r io.Reader) (RequestDraft, error) {
-	raw, err := io.ReadAll(r)
-	if err != nil {
+	var body draftBody
+	if err := decodeBody(r, &body); err != nil {
 		return RequestDraft{}, err
 	}
-	if !utf8.Valid(raw) {
-		return RequestDraft{}, Invalid(FieldError{Field: "body", Code: CodeNotJSON}) // encoding/json would mend it silently
-	}
-	var body draftBody
-	if bad := decodeStrict(raw, "", &body); bad != nil {
-		return RequestDraft{}, Invalid(*bad)
-	}
+	return body.draft()
+}
+
+// draft returns the draft with defaults filled in.
+func (b draftBody) draft() (RequestDraft, error) {
 	draft := RequestDraft{
-		Team: body.Team, Name: body.Name, Purpose: body.Purpose, Image: body.Image, RayVersion: body.RayVersion,
-		Env: body.Env, PullSecrets: body.PullSecrets, Hours: valueOr(body.Hours, DefaultHours),
+		Team: b.Team, Name: b.Name, Purpose: b.Purpose, Image: b.Image, RayVersion: b.RayVersion,
+		Env: b.Env, PullSecrets: b.PullSecrets, Hours: valueOr(b.Hours, DefaultHours),
 		Head: Head{CPU: DefaultHeadCPU, MemoryGiB: DefaultHeadMemoryGiB},
 	}
-	if body.Head != nil {
-		draft.Head = Head{CPU: valueOr(body.Head.CPU, DefaultHeadCPU), MemoryGiB: valueOr(body.Head.MemoryGiB, DefaultHeadMemoryGiB)}
+	if b.Head != nil {
+		draft.Head = Head{CPU: valueOr(b.Head.CPU, DefaultHeadCPU), MemoryGiB: valueOr(b.Head.MemoryGiB, DefaultHeadMemoryGiB)}
 	}
-	draft.Groups, err = decodeGroups(body)
+	var err error
+	draft.Groups, err = decodeGroups(b)
 	return draft, err
 }
 
@@ -139,11 +137,14 @@ func decodeStrict(raw []byte, prefix string, dst any) *FieldError {
 	return &bad
 }
 
+// embedded drops the embedded structs, which have no name in JSON, from the path of a field.
+var embedded = strings.NewReplacer("draftBody.", "", "groupSize.", "")
+
 // fieldOf turns an error of encoding/json into the field it is about.
 func fieldOf(err error, prefix string) FieldError {
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(err, &wrongType) {
-		field := prefix + strings.TrimPrefix(wrongType.Field, "groupSize.") // the embedded struct has no name in JSON
+		field := prefix + embedded.Replace(wrongType.Field)
 		if wrongType.Field == "" {
 			field = strings.TrimSuffix(prefix, ".")
 		}

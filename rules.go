@@ -80,6 +80,15 @@ func (r Rules) decideShare(asked, held Charge) Reason {
 	return Reason{Code: ReasonAutoApproved}
 }
 
+// CheckPurpose refuses a draft that somebody has to decide about and that does not say what it is for; why is what Decide
+// said.
+func (d RequestDraft) CheckPurpose(why Reason) error {
+	if why.Code == ReasonAutoApproved || d.Purpose != "" {
+		return nil
+	}
+	return Invalid(FieldError{Field: "purpose", Code: CodeRequired})
+}
+
 // Check refuses what no lead of the team may grant either: a lifetime, a size or an image outside the rules. It names
 // every bad field; nil when there is none.
 func (r Rules) Check(d RequestDraft) error {

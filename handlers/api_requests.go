@@ -18,6 +18,11 @@ type requestJSON struct {
 	Purpose     string            `json:"purpose"`
 	Hours       int               `json:"hours"`
 	State       rayslice.State    `json:"state"`
+	Revision    int               `json:"revision"`   // grows whenever what is asked for changes; a decision and a change name it
+	Asked       *askedJSON        `json:"asked"`      // as asked, where less was granted; null = all of it was
+	DecidedBy   *string           `json:"decided_by"` // who approved, asked back or rejected; null = nobody in person
+	Answer      *string           `json:"answer"`     // what that person said
+	SentAt      time.Time         `json:"sent_at"`    // when it was last sent for a decision
 	Reason      *reasonJSON       `json:"reason"`
 	Owner       ownerJSON         `json:"owner"`
 	Charge      rayslice.Charge   `json:"charge"`
@@ -34,6 +39,21 @@ type requestJSON struct {
 	Object      objectJSON        `json:"object"`
 	Cluster     *clusterJSON      `json:"cluster"`     // null = nothing was observed yet
 	ObservedAt  *time.Time        `json:"observed_at"` // of cluster
+}
+
+// askedJSON is the part of a request that a lead may have cut.
+type askedJSON struct {
+	Hours  int              `json:"hours"`
+	Groups []rayslice.Group `json:"groups"`
+	Charge rayslice.Charge  `json:"charge"`
+}
+
+// decisionJSON says what would follow from sending a request.
+type decisionJSON struct {
+	StartsAtOnce bool     `json:"starts_at_once"`
+	Code         string   `json:"code"`
+	Text         string   `json:"text"`
+	Deciders     []string `json:"deciders"` // names of those who would be asked; empty = nobody has to be
 }
 
 // reasonJSON says why the state is what it is, as a code for programs and a sentence in the caller's language.
@@ -81,6 +101,7 @@ type dryRunJSON struct {
 	Charge        rayslice.Charge `json:"charge"`
 	Quota         quotaJSON       `json:"quota"`
 	WouldFitQuota bool            `json:"would_fit_quota"`
+	Decision      *decisionJSON   `json:"decision"` // null = it does not fit the quota, and would be refused
 }
 
 type quotaJSON struct {
@@ -118,8 +139,8 @@ func (s *Server) apiCreateRequest(c echo.Context) error {
 
 // readDraft reads the body, completes it and checks it.
 func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
-	if mediaType(c.Request()) != echo.MIMEApplicationJSON {
-		return rayslice.RequestDraft{}, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", map[string]any{"want": echo.MIMEApplicationJSON}, nil)
+	if err := wantJSON(c); err != nil {
+		return rayslice.RequestDraft{}, err
 	}
 	draft, err := rayslice.DecodeDraft(c.Request().Body)
 	if err != nil {
@@ -130,6 +151,14 @@ func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
 		return draft, err
 	}
 	return draft, s.check(c.Request().Context(), user(c), &draft, fleet)
+}
+
+// wantJSON refuses a body of another content type.
+func wantJSON(c echo.Context) error {
+	if mediaType(c.Request()) != echo.MIMEApplicationJSON {
+		return refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", map[string]any{"want": echo.MIMEApplicationJSON}, nil)
+	}
+	return nil
 }
 
 // idempotencyKey returns the Idempotency-Key header: 1 to 255 visible ASCII characters, or "" when there is none.
@@ -177,10 +206,97 @@ func (s *Server) apiDryRun(c echo.Context, draft rayslice.RequestDraft) error {
 	if err != nil {
 		return err
 	}
+	decision, err := s.foreseen(c, draft, quota)
+	if err != nil {
+		return err
+	}
 	return c.JSON(http.StatusOK, dryRunJSON{
-		YAML: yaml, Charge: draft.Charge(), WouldFitQuota: quota.Allow(draft.Charge()),
+		Decision: decision,
+		YAML:     yaml, Charge: draft.Charge(), WouldFitQuota: quota.Allow(draft.Charge()),
 		Quota: quotaJSON{Team: quota.Team, Limit: quota.Limit, Used: quota.Used, Held: quota.Held, Left: quota.Left()},
 	})
+}
+
+// foreseen says what would follow from sending the draft, which is refused here if it would be then; nil when it does not
+// fit the quota, as nobody decides about that.
+func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota rayslice.Quota) (*decisionJSON, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	why, err := s.config.Store.WouldDecide(ctx, actor, draft)
+	if err != nil || !quota.Allow(draft.Charge()) {
+		return nil, err
+	}
+	if err := draft.CheckPurpose(why); err != nil {
+		return nil, err
+	}
+	d := &decisionJSON{StartsAtOnce: why.Code == rayslice.ReasonAutoApproved, Code: why.Code, Text: visitOf(c).locale.Reason(why), Deciders: []string{}}
+	if d.StartsAtOnce {
+		return d, nil
+	}
+	d.Deciders, err = s.config.Store.Deciders(ctx, actor, draft.Team, actor.ID)
+	return d, err
+}
+
+// apiResendRequest changes what the caller's waiting request asks for and sends it again.
+func (s *Server) apiResendRequest(c echo.Context) error {
+	id, err := requestID(c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.changeable(c); err != nil {
+		request, _ := s.config.Store.Request(c.Request().Context(), user(c), id)
+		return s.refusedResend(c, request, err)
+	}
+	if err := wantJSON(c); err != nil {
+		return err
+	}
+	again, err := rayslice.DecodeResend(c.Request().Body)
+	if err != nil {
+		return err
+	}
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	if err != nil {
+		return err
+	}
+	if err := s.check(c.Request().Context(), user(c), &again.Draft, fleet); err != nil {
+		return err
+	}
+	request, err := s.config.Store.ResendRequest(c.Request().Context(), user(c), id, again.Revision, again.Draft, again.Reply)
+	if err != nil {
+		return err
+	}
+	return s.answerRequest(c, http.StatusOK, request)
+}
+
+// apiDecideRequest carries out what somebody signed in has decided. A token is refused whatever it sends.
+func (s *Server) apiDecideRequest(c echo.Context) error {
+	ctx, actor := c.Request().Context(), decider(c)
+	id, err := requestID(c)
+	if err != nil {
+		return err
+	}
+	request, err := s.config.Store.Request(ctx, actor, id)
+	if err != nil {
+		return err
+	}
+	var decision rayslice.Decision
+	if actor.MayDecide(request) == nil { // else the store refuses, and records it
+		if err := wantJSON(c); err != nil {
+			return err
+		}
+		if decision, err = rayslice.DecodeDecision(c.Request().Body, request.Draft); err != nil {
+			return err
+		}
+		if decision.Terms != nil {
+			if err := request.Draft.CheckTerms(*decision.Terms, s.config.Catalogue); err != nil {
+				return err
+			}
+		}
+	}
+	decided, err := s.config.Store.DecideRequest(ctx, actor, id, decision)
+	if err != nil {
+		return err
+	}
+	return s.answerRequest(c, http.StatusOK, decided)
 }
 
 // apiRequests lists the requests the caller may see, newest first.
@@ -250,6 +366,10 @@ func toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) reques
 		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
 		Object: objectJSON{r.Namespace, r.ObjectName()}, ObservedAt: known(cluster.ObservedAt),
 	}
+	j.Revision, j.SentAt, j.DecidedBy, j.Answer = r.Revision, r.SentAt, said(r.DecidedBy), said(r.Answer)
+	if r.Asked != nil {
+		j.Asked = &askedJSON{Hours: r.Asked.Hours, Groups: r.Asked.Groups, Charge: r.Asked.Charge()}
+	}
 	if !r.Reason.IsZero() {
 		j.Reason = &reasonJSON{r.Reason.Code, visitOf(c).locale.Reason(r.Reason)}
 	}
@@ -280,6 +400,14 @@ func known(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// said returns nil for the empty text.
+func said(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func orEmpty(env map[string]string) map[string]string {

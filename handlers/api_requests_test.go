@@ -29,6 +29,7 @@ func TestAPIStory(t *testing.T) {
 	}
 	want := map[string]any{
 		"id": id, "team": "vision", "name": "ablation-7", "purpose": "", "hours": 8.0, "state": "approved",
+		"revision": 1.0, "asked": nil, "decided_by": nil, "answer": nil, "sent_at": got["created_at"],
 		"reason": got["reason"],
 		"owner":  map[string]any{"name": "Ada", "email": "ada@example.org"},
 		"charge": map[string]any{"gib": 16.0, "cards": 0.0},
@@ -203,14 +204,15 @@ func TestDryRun(t *testing.T) {
 	want := dryRunJSON{
 		YAML:   "kind: RayCluster\nname: rs-" + previewID + "\nnamespace: team-vision\nowner: Ada\n",
 		Charge: rayslice.Charge{GiB: 16}, WouldFitQuota: true,
-		Quota: quotaJSON{Team: "vision", Limit: rayslice.Charge{GiB: 24, Cards: 2}, Left: rayslice.Charge{GiB: 24, Cards: 2}},
+		Quota:    quotaJSON{Team: "vision", Limit: rayslice.Charge{GiB: 24, Cards: 2}, Left: rayslice.Charge{GiB: 24, Cards: 2}},
+		Decision: &decisionJSON{StartsAtOnce: true, Code: rayslice.ReasonAutoApproved, Text: "Within the team's quota: approved at once.", Deciders: []string{}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	ada.postJSON("/api/v1/requests?dry_run=true", strings.Replace(goodBody, `"workers":2`, `"workers":4`, 1)).want(http.StatusOK).decode(&got)
-	if got.WouldFitQuota || got.Charge.GiB != 32 {
-		t.Errorf("32 of 24 GiB: charge %v, fits %v", got.Charge, got.WouldFitQuota)
+	if got.WouldFitQuota || got.Charge.GiB != 32 || got.Decision != nil {
+		t.Errorf("32 of 24 GiB: charge %v, fits %v, decision %v", got.Charge, got.WouldFitQuota, got.Decision)
 	}
 	for query, field := range map[string]string{"dry_run=yes": "dry_run", "dry_run=": "dry_run", "dry_run=false&dry_run=true": "dry_run", "dryrun=true": "dryrun"} {
 		if e := ada.postJSON("/api/v1/requests?"+query, goodBody).want(http.StatusUnprocessableEntity).problem().Errors; len(e) != 1 || e[0].Field != field {

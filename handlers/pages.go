@@ -44,8 +44,20 @@ func pathOfPage(r *http.Request) string {
 
 // liveFrame returns the frame with what is known about the Kubernetes cluster as a whole.
 func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
-	return withFleet(s.frame(c), fleet), err
+	frame, _, err := s.frameAndFleet(c)
+	return frame, err
+}
+
+// frameAndFleet returns the frame with all that it shows, and the fleet it was made from.
+func (s *Server) frameAndFleet(c echo.Context) (web.Frame, rayslice.Fleet, error) {
+	ctx := c.Request().Context()
+	fleet, err := s.config.Store.Fleet(ctx, user(c))
+	if err != nil {
+		return web.Frame{}, fleet, err
+	}
+	frame := withFleet(s.frame(c), fleet)
+	frame.Waiting, err = s.config.Store.Waiting(ctx, user(c))
+	return frame, fleet, err
 }
 
 func withFleet(frame web.Frame, fleet rayslice.Fleet) web.Frame {

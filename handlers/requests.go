@@ -117,10 +117,35 @@ func (s *Server) newRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if draft, err := s.draftOf(c.Request().Context(), user(c), form, p.Fleet); err == nil {
-		p.Charge = draft.Charge()
+	return s.answerFirstForm(c, p)
+}
+
+// answerFirstForm shows a form that nobody has sent yet, with what would follow as far as that can be told.
+func (s *Server) answerFirstForm(c echo.Context, p web.NewRequestPage) error {
+	if draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet); err == nil {
+		if err := s.foresee(c, &p, draft); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
+			return err
+		}
 	}
 	return page(c, http.StatusOK, web.NewRequestView(p))
+}
+
+// foresee fills in what the draft would cost and what would follow from sending it. An invalid field is one that the
+// team's rules forbid.
+func (s *Server) foresee(c echo.Context, p *web.NewRequestPage, draft rayslice.RequestDraft) error {
+	ctx, actor, id := c.Request().Context(), user(c), ""
+	if p.Edit != nil {
+		id = p.Edit.Request.ID
+	}
+	p.Charge = draft.Charge()
+	why, err := s.config.Store.WouldDecideAgain(ctx, actor, draft, id)
+	if err != nil {
+		return err
+	}
+	if p.Decision = why; why.Code != rayslice.ReasonAutoApproved {
+		p.Deciders, err = s.config.Store.Deciders(ctx, actor, draft.Team, actor.ID)
+	}
+	return err
 }
 
 // firstForm returns the form as the address asks for it: like an earlier request, as it was when the session ended, or
@@ -146,26 +171,32 @@ func (s *Server) firstForm(c echo.Context) (web.RequestForm, error) {
 	return web.NewRequestForm(catalogue, team), err
 }
 
-// previewRequest shows what the form would cost and apply, and writes nothing.
+// previewRequest shows what the form would cost and apply, and what would follow, and writes nothing.
 func (s *Server) previewRequest(c echo.Context) error {
 	values, err := formValues(c)
 	if err != nil {
 		return err
 	}
-	form := web.ParseRequestForm(values)
-	p, err := s.newRequestPage(c, form, formKey(values))
+	p, err := s.newRequestPage(c, web.ParseRequestForm(values), formKey(values))
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if draft, err := s.draftOf(c.Request().Context(), user(c), form, p.Fleet); err == nil {
-		p.Charge = draft.Charge()
+	return s.answerPreview(c, p)
+}
+
+func (s *Server) answerPreview(c echo.Context, p web.NewRequestPage) error {
+	draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet)
+	if err == nil {
+		err = s.foresee(c, &p, draft)
+	}
+	if err == nil {
 		p.YAML, err = s.preview(c.Request().Context(), user(c), draft)
-		if err != nil {
+	}
+	status := http.StatusOK
+	if err != nil {
+		if status, p.Problem = explain(err); p.Problem.Kind != rayslice.KindInvalid {
 			return err
 		}
-	} else if status, p.Problem = explain(err); p.Problem.Kind != rayslice.KindInvalid {
-		return err
 	}
 	if c.Request().Header.Get("HX-Request") == "true" {
 		return page(c, status, web.RequestPreview(p))
@@ -197,21 +228,27 @@ func (s *Server) createRequest(c echo.Context) error {
 
 // refuseForm answers with the same form, filled in. Errors that changing the form cannot mend are passed on.
 func (s *Server) refuseForm(c echo.Context, form web.RequestForm, key string, cause error) error {
+	if _, problem := explain(cause); problem.Code == codeKeyReused {
+		key = rand.Text() // the form was changed after it had been sent once: from now on it is another request
+	}
+	return s.answerRefused(c, cause, func() (web.NewRequestPage, error) { return s.newRequestPage(c, form, key) })
+}
+
+// answerRefused shows the form's page again with why it was refused, and with what would follow as far as that can be told.
+func (s *Server) answerRefused(c echo.Context, cause error, draw func() (web.NewRequestPage, error)) error {
 	status, problem := explain(cause)
 	if problem.Kind != rayslice.KindInvalid && problem.Kind != rayslice.KindOverQuota && problem.Kind != rayslice.KindConflict {
 		return cause
 	}
-	if problem.Code == codeKeyReused {
-		key = rand.Text() // the form was changed after it had been sent once: from now on it is another request
-	}
-	p, err := s.newRequestPage(c, form, key)
+	p, err := draw()
 	if err != nil {
 		return err
 	}
 	visitOf(c).failure, p.Problem = cause, problem
-	if asked, ok := problem.Args["asked_gib"].(int); ok {
-		cards, _ := problem.Args["asked_cards"].(int)
-		p.Charge = rayslice.Charge{GiB: asked, Cards: cards}
+	if draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet); err == nil {
+		if err := s.foresee(c, &p, draft); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
+			return err
+		}
 	}
 	return page(c, status, web.NewRequestView(p))
 }
@@ -248,27 +285,27 @@ func firstTeam(u rayslice.User) string {
 // newRequestPage returns the form's page without what depends on the form being right.
 func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string) (web.NewRequestPage, error) {
 	ctx, actor := c.Request().Context(), user(c)
-	fleet, err := s.config.Store.Fleet(ctx, actor)
+	frame, fleet, err := s.frameAndFleet(c)
 	if err != nil {
 		return web.NewRequestPage{}, err
 	}
+	p := web.NewRequestPage{Frame: frame, Form: form, Fleet: fleet, IdempotencyKey: key}
 	all, err := s.config.Store.Quotas(ctx, actor)
 	if err != nil {
-		return web.NewRequestPage{}, err
+		return p, err
 	}
-	catalogue, err := s.catalogueOf(ctx, actor, form.Team)
-	if err != nil {
-		return web.NewRequestPage{}, err
-	}
-	var quotas []rayslice.Quota
 	for _, q := range all {
 		if actor.CanAsk(q.Team) { // an admin sees every team, and asks only in their own
-			quotas = append(quotas, q)
+			p.Quotas = append(p.Quotas, q)
 		}
 	}
-	return web.NewRequestPage{
-		Frame: withFleet(s.frame(c), fleet), Form: form, Catalogue: catalogue, Fleet: fleet, Quotas: quotas, IdempotencyKey: key,
-	}, nil
+	if actor.CanAsk(form.Team) {
+		if p.Grants, err = s.config.Store.Grants(ctx, actor, form.Team); err != nil {
+			return p, err
+		}
+	}
+	p.Catalogue, err = s.catalogueOf(ctx, actor, form.Team)
+	return p, err
 }
 
 // draftOf turns a form into a draft that may be sent to the store.
@@ -340,10 +377,24 @@ func (s *Server) showRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.answerRequestPage(c, http.StatusOK, p)
+}
+
+// answerRequestPage shows the whole page of a request, with the decision for those who may make it.
+func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage) error {
+	var err error
 	if p.YAML, err = s.config.Render(p.Request); err != nil {
 		return err
 	}
-	return page(c, http.StatusOK, web.RequestView(p))
+	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) {
+		row, err := s.oneApproval(c)
+		if err != nil {
+			return err
+		}
+		row.Back = true
+		p.Decision = &row
+	}
+	return page(c, status, web.RequestView(p))
 }
 
 // requestPage reads one request with all that its page shows; the page and its event stream both show it.
@@ -370,11 +421,15 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 	if err != nil {
 		return web.RequestPage{}, err
 	}
-	return web.RequestPage{
+	p := web.RequestPage{
 		Frame: frame, Request: request, Cluster: cluster, Catalogue: s.config.Catalogue, Audit: audit,
 		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
-		Stream: "/clusters/" + id + "/events",
-	}, nil
+		CanChange: actor.CanChange(request) && request.State.Open(), Stream: "/clusters/" + id + "/events",
+	}
+	if request.State.Open() {
+		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)
+	}
+	return p, err
 }
 
 // showYAML shows what is applied for a request.

@@ -74,10 +74,23 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /admin/people/:user/enable":       {signIn, 403, 403, 403, 303, 403, 403},
 		"POST /admin/people/:user/sessions/end": {signIn, 403, 403, 403, 303, 403, 403},
 
+		"GET /clusters/:id/edit":     {signIn, 409, 404, 403, 403, 409, 409}, // it is decided already
+		"POST /clusters/:id/edit":    {signIn, 409, 404, 403, 403, 403, 409},
+		"POST /clusters/:id/preview": {signIn, 422, 404, 403, 403, 403, 422},
+		"POST /clusters/:id/reply":   {signIn, 409, 404, 403, 403, 403, 409},
+		"GET /approvals":             {signIn, 403, 403, 200, 200, 403, 403},
+		"POST /approvals":            {signIn, 403, 403, 422, 422, 403, 403}, // nothing chosen
+		"GET /approvals/events":      {signIn, 403, 403, 200, 200, 403, 403},
+		"POST /approvals/:id":        {signIn, 403, 404, 409, 409, 403, 403},
+		"GET /approvals/:id/preview": {signIn, 403, 404, 200, 200, 403, 403},
+
 		"GET /api/v1/requests":           {401, 200, 200, 200, 200, 200, 200},
 		"POST /api/v1/requests":          {401, 415, 415, 415, 415, 403, 415}, // a form is not JSON
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
+
+		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
+		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415, 415, 403, 403},
 	}
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
@@ -126,7 +139,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				}
 				continue
 			}
-			if got := send(path.Replace(route.Path), nil); got.Code != tc.want {
+			if got := tc.visitor.with("Content-Type", "application/x-www-form-urlencoded").send(method, path.Replace(route.Path), strings.NewReader("")); got.Code != tc.want {
 				t.Errorf("%s by %s: %d, want %d", name, who, got.Code, tc.want)
 			}
 		}

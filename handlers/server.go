@@ -59,6 +59,7 @@ type Server struct {
 	reports      chan struct{} // one place for each report that is being read
 	metrics      *metrics
 	timing       timing
+	occupied     occupied
 	now          func() time.Time
 
 	context   context.Context // ends with Close

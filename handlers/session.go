@@ -199,6 +199,9 @@ func returnTo(r *http.Request) string {
 	if safeMethod(r.Method) {
 		return r.URL.RequestURI()
 	}
+	if strings.HasPrefix(r.URL.Path, "/approvals") {
+		return "/approvals"
+	}
 	if r.URL.Path != "/clusters" || r.ParseForm() != nil {
 		return "/clusters"
 	}

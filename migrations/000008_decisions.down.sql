@@ -6,7 +6,10 @@ ALTER TABLE audit
     DROP COLUMN subject,
     DROP COLUMN via;
 
+DROP INDEX requests_granted;
+DROP INDEX requests_decided;
 DROP INDEX requests_team_decided;
+DROP INDEX requests_open_oldest;
 DROP INDEX requests_open;
 
 UPDATE requests SET state = 'pending' WHERE state = 'returned';

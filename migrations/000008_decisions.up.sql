@@ -11,9 +11,12 @@ ALTER TABLE requests
 
 UPDATE requests SET sent_at = created_at;
 
--- What waits for somebody, oldest first; and what was decided, latest first.
-CREATE INDEX requests_open ON requests (team, sent_at) WHERE state IN ('pending', 'returned');
+-- What waits for somebody, oldest first; what was decided, latest first; and what somebody was granted in a team.
+CREATE INDEX requests_open ON requests (team, sent_at, id) WHERE state IN ('pending', 'returned');
+CREATE INDEX requests_open_oldest ON requests (sent_at, id) WHERE state IN ('pending', 'returned');
 CREATE INDEX requests_team_decided ON requests (team, decided_at DESC, id DESC) WHERE decided_by <> '';
+CREATE INDEX requests_decided ON requests (decided_at DESC, id DESC) WHERE decided_by <> '';
+CREATE INDEX requests_granted ON requests (owner_id, team, decided_at) WHERE ends_at IS NOT NULL;
 
 ALTER TABLE audit
     ADD COLUMN subject text NOT NULL DEFAULT '', -- what else it is about, e.g. a person or a token

@@ -113,9 +113,11 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 		if err != nil {
 			return err
 		}
-		created, err = n.insertOrRefuse(ctx, tx, why)
+		if created, err = n.insertOrRefuse(ctx, tx, why); err != nil {
+			return err
+		}
 		notify(tx, Change{Kind: KindRequest, ID: created.ID})
-		return err
+		return n.draft.CheckPurpose(why) // last: what does not fit needs no purpose
 	})
 	if err == nil {
 		err = s.announce(ctx, changes)

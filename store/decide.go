@@ -155,6 +155,9 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	if err := replaceDraft(ctx, tx, r, draft); err != nil {
 		return r, err
 	}
+	if err := draft.CheckPurpose(why); err != nil {
+		return r, err
+	}
 	if err := resent(ctx, tx, actor, r, why, reply); err != nil {
 		return r, err
 	}
@@ -196,7 +199,9 @@ func replaceDraft(ctx context.Context, tx pgx.Tx, r rayslice.Request, draft rays
 			asked = NULL,
 			revision = revision + 1,
 			sent_at = now(),
-			escalated_at = NULL
+			escalated_at = NULL,
+			decided_by = '',
+			answer = ''
 		WHERE id = $1`, r.ID, draft.Name, draft.Hours, draft)
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func TestALeadGrantsLess(t *testing.T) {
 		t.Errorf("sent twice: revision %d, %v; want 2", again.Revision, err)
 	}
 
-	_, err = s.DecideRequest(t.Context(), people.Lea, r.ID, approve(1))
+	_, err = s.DecideRequest(t.Context(), people.Lea, r.ID, approveRevision(1))
 	if e := refusal(t, err, rayslice.KindConflict); e.Code != "revision_changed" {
 		t.Errorf("a decision about what was asked before: %v", err)
 	}
@@ -119,128 +119,6 @@ func TestALeadGrantsLess(t *testing.T) {
 	if n := count(t, `SELECT count(*) FROM audit WHERE request_id = $1`, r.ID); n != 4 {
 		t.Errorf("%d entries, want create, return, resend and approve", n)
 	}
-}
-
-// TestWhoMayDecide is B113, B115 and B116 where every door ends.
-func TestWhoMayDecide(t *testing.T) {
-	database := t // subtests share its database
-	s := storetest.New(t)
-	people := storetest.Fill(t, s, rayslice.Charge{GiB: 40})
-	needLead(t, s, people)
-	asAdmin := people.Ada
-	asAdmin.Admin = true
-	asLead := people.Ada
-	asLead.Roles = map[string]rayslice.Role{"vision": rayslice.RoleLead}
-	disabled := people.Lea
-	disabled.Disabled = true
-	for who, tc := range map[string]struct {
-		actor rayslice.User
-		kind  rayslice.Kind // "" = may
-		code  string
-	}{
-		"its owner":                {people.Ada, rayslice.KindForbidden, "decide_own"},
-		"its owner, a lead":        {asLead, rayslice.KindForbidden, "decide_own"},
-		"its owner, an admin":      {asAdmin, rayslice.KindForbidden, "decide_own"},
-		"another member":           {people.Bob, rayslice.KindForbidden, "decide_not_lead"},
-		"a member of another team": {people.Sam, rayslice.KindNotFound, "not_found"},
-		"nobody":                   {rayslice.User{}, rayslice.KindNotFound, "not_found"},
-		"a token of the lead":      {people.Lea.ByToken(7, "", rayslice.Scopes()), rayslice.KindForbidden, "decide_by_token"},
-		"a token of the owner":     {asLead.ByToken(7, "", rayslice.Scopes()), rayslice.KindForbidden, "decide_by_token"},
-		"a disabled lead":          {disabled, rayslice.KindForbidden, "decide_not_lead"},
-		"the lead":                 {people.Lea, "", ""},
-		"an admin":                 {people.Root, "", ""},
-	} {
-		t.Run(who, func(t *testing.T) {
-			r := mustCreate(t, s, people.Ada, storetest.Draft(1, 1))
-			before := count(database, `SELECT count(*) FROM audit WHERE action = 'refuse'`)
-			_, err := s.DecideRequest(t.Context(), tc.actor, r.ID, approve(1))
-			now, readErr := s.Work(t.Context(), rayslice.System, r.ID)
-			if readErr != nil {
-				t.Fatal(readErr)
-			}
-			refused := count(database, `SELECT count(*) FROM audit WHERE action = 'refuse'`) - before
-			switch {
-			case tc.kind == "":
-				if err != nil || now.State != rayslice.StateApproved {
-					t.Errorf("%s, %v; want it approved", now.State, err)
-				}
-			case refusal(t, err, tc.kind).Code != tc.code || now.State != rayslice.StatePending:
-				t.Errorf("%v, %s; want %s and nothing changed", err, now.State, tc.code)
-			case tc.kind == rayslice.KindForbidden && refused != 1:
-				t.Errorf("%d refusals in the audit log, want 1", refused)
-			}
-		})
-	}
-}
-
-// TestT02TwoLeadsDecideAtOnce lets two leads on two replicas decide differently in the same moment.
-func TestT02TwoLeadsDecideAtOnce(t *testing.T) {
-	stores := replicas(t)
-	people := storetest.Fill(t, stores[0], rayslice.Charge{GiB: 40})
-	needLead(t, stores[0], people)
-	leads := [2]rayslice.User{people.Lea, people.Root}
-	verdicts := [2]rayslice.Decision{approve(1), {Verdict: rayslice.VerdictReject, Revision: 1, Answer: "no"}}
-	for round := range 100 {
-		r := mustCreate(t, stores[0], people.Ada, storetest.Draft(1, 8))
-		if round%2 == 0 {
-			verdicts[1] = approve(1)
-		} else {
-			verdicts[1] = rayslice.Decision{Verdict: rayslice.VerdictReject, Revision: 1, Answer: "no"}
-		}
-		var errs [2]error
-		inParallel(2, func(i int) { _, errs[i] = stores[i].DecideRequest(t.Context(), leads[i], r.ID, verdicts[i]) })
-		loser := 0
-		if errs[0] == nil {
-			loser = 1
-		}
-		e := refusal(t, errs[loser], rayslice.KindConflict)
-		if errs[1-loser] != nil || e.Code != "decided_already" || e.Args["who"] != leads[1-loser].Name {
-			t.Fatalf("got %v and %v, want one decision and one refusal that names who decided", errs[0], errs[1])
-		}
-		if n := count(t, `SELECT count(*) FROM audit WHERE request_id = $1 AND action IN ('approve', 'reject')`, r.ID); n != 1 {
-			t.Fatalf("%d decisions in the audit log", n)
-		}
-		if verdicts[1-loser].Verdict == rayslice.VerdictApprove {
-			mustStop(t, stores[0], people.Ada, r.ID)
-		}
-	}
-	wantUsed(t, stores[0], rayslice.Charge{})
-	wantAuditChains(t)
-}
-
-// TestResendAgainstDecision races the owner's change with the lead's approval: nothing that the lead has not seen starts.
-func TestResendAgainstDecision(t *testing.T) {
-	stores := replicas(t)
-	people := storetest.Fill(t, stores[0], rayslice.Charge{GiB: 20})
-	needLead(t, stores[0], people)
-	for range 100 {
-		r := mustCreate(t, stores[0], people.Ada, storetest.Draft(1, 8))
-		var decideErr, resendErr error
-		inParallel(2, func(i int) {
-			if i == 0 {
-				_, decideErr = stores[0].DecideRequest(t.Context(), people.Lea, r.ID, approve(1))
-				return
-			}
-			_, resendErr = stores[1].ResendRequest(t.Context(), people.Ada, r.ID, 1, storetest.Draft(2, 8), "")
-		})
-		now, err := stores[0].Work(t.Context(), rayslice.System, r.ID)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case decideErr == nil && rayslice.KindOf(resendErr) == rayslice.KindConflict && now.State == rayslice.StateApproved && now.Charge.GiB == 8:
-		case resendErr == nil && rayslice.KindOf(decideErr) == rayslice.KindConflict && now.State == rayslice.StatePending && now.Charge.GiB == 16:
-		default:
-			t.Fatalf("%s with %d GiB; decide said %v, resend %v", now.State, now.Charge.GiB, decideErr, resendErr)
-		}
-		wantUsed(t, stores[0], now.Charge)
-		if _, err := stores[0].StopRequest(t.Context(), people.Ada, r.ID); err != nil {
-			t.Fatal(err)
-		}
-		if now.State == rayslice.StateApproved {
-			mustMove(t, stores[0], r.ID, rayslice.StateStopping, rayslice.StateStopped)
-		}
-	}
-	wantUsed(t, stores[0], rayslice.Charge{})
 }
 
 // TestResendChargesTheDifference also when the limit has shrunk below what is used.

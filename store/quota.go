@@ -65,14 +65,18 @@ func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Qu
 				AND ended_at IS NULL
 				AND (until_at IS NULL OR until_at > now())
 		) live ON true
-		LEFT JOIN LATERAL (
+		LEFT JOIN (
 			SELECT
+				r.team,
 				sum(c.gib)::bigint AS gib,
 				sum(c.cards)::bigint AS cards
 			FROM requests r
 			JOIN charges c ON c.request_id = r.id AND c.released_at IS NULL
-			WHERE r.team = q.team AND r.state IN ('pending', 'returned')
-		) held ON true
+			WHERE r.state IN ('pending', 'returned')
+				AND ($1 OR r.team = ANY ($2))
+				AND ($1 OR c.team = ANY ($2))
+			GROUP BY r.team
+		) held ON held.team = q.team
 		WHERE $1 OR q.team = ANY ($2)
 		ORDER BY q.team`, all, teams)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (q rayslice.Quota, err error) {

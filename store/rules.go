@@ -42,6 +42,12 @@ func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, 
 // WouldDecide says whether the draft would start at once (rayslice.ReasonAutoApproved) or need a lead, and why, if the
 // actor sent it now.
 func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft) (rayslice.Reason, error) {
+	return s.WouldDecideAgain(ctx, actor, draft, "")
+}
+
+// WouldDecideAgain is WouldDecide for the draft in place of the actor's waiting request with the given id, which then no
+// longer counts.
+func (s *Store) WouldDecideAgain(ctx context.Context, actor rayslice.User, draft rayslice.RequestDraft, id string) (rayslice.Reason, error) {
 	if !actor.CanAsk(draft.Team) {
 		return rayslice.Reason{}, errTeamUnknown
 	}
@@ -49,7 +55,7 @@ func (s *Store) WouldDecide(ctx context.Context, actor rayslice.User, draft rays
 	if err != nil {
 		return rayslice.Reason{}, answer(err)
 	}
-	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, "")
+	held, err := memberHolds(ctx, s.db, actor.ID, draft.Team, id)
 	return r.Decide(draft, held), answer(err)
 }
 

@@ -23,14 +23,6 @@ func mustCreate(t testing.TB, s *store.Store, actor rayslice.User, draft rayslic
 }
 
 // mustMove takes a request from state to state, without any reason.
-// needLead makes every request of the team "vision" wait for a lead.
-func needLead(t testing.TB, s *store.Store, people storetest.People) {
-	t.Helper()
-	if err := s.SetRules(t.Context(), people.Lea, "vision", rayslice.Rules{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustDecide(t testing.TB, s *store.Store, actor rayslice.User, id string, d rayslice.Decision) rayslice.Request {
 	t.Helper()
 	r, err := s.DecideRequest(t.Context(), actor, id, d)
@@ -40,7 +32,7 @@ func mustDecide(t testing.TB, s *store.Store, actor rayslice.User, id string, d 
 	return r
 }
 
-func approve(revision int) rayslice.Decision {
+func approveRevision(revision int) rayslice.Decision {
 	return rayslice.Decision{Verdict: rayslice.VerdictApprove, Revision: revision}
 }
 

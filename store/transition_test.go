@@ -183,7 +183,7 @@ func TestT03ApproveAgainstCancel(t *testing.T) {
 		var approveErr, stopErr error
 		inParallel(2, func(i int) {
 			if i == 0 {
-				_, approveErr = stores[0].DecideRequest(t.Context(), people.Lea, id, approve(1))
+				_, approveErr = stores[0].DecideRequest(t.Context(), people.Lea, id, approveRevision(1))
 				return
 			}
 			_, stopErr = stores[1].StopRequest(t.Context(), people.Ada, id)

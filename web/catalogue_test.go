@@ -150,7 +150,9 @@ func addComputedKeys(wanted map[string]string) {
 		add("raise_", string(s))
 	}
 	add("action_", AuditActions...)
-	add("", "ended_ago", "ends_in", "seen_ago", "waits_for") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
+	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
+	add("label_", "reply", "ids", "verdict", "revision")
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.

@@ -9,11 +9,15 @@ import (
 type navItem struct {
 	href, label string
 	current     string // value of aria-current
+	count       int    // shown behind the label; 0 = nothing
 }
 
 // navigation returns the links this user has, the one of this page marked.
 func navigation(f Frame) []navItem {
 	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}}
+	if f.User.Admin || len(f.User.LeadTeams()) > 0 {
+		items = append(items, navItem{href: "/approvals", label: f.Locale.T("nav_approvals"), count: f.Waiting})
+	}
 	for _, team := range f.User.Teams() {
 		items = append(items, navItem{href: "/teams/" + url.PathEscape(team), label: f.Locale.T("nav_team", Args{"Team": team})})
 	}

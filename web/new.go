@@ -144,6 +144,8 @@ func fieldHint(p NewRequestPage, name string) string {
 	switch name {
 	case "hours":
 		return l.T("hint_hours", Args{"Max": p.Catalogue.Limits.MaxHours})
+	case "purpose":
+		return l.T("hint_purpose")
 	case "env":
 		return l.T("hint_env")
 	case "pull_secrets":
@@ -302,16 +304,24 @@ func overQuota(p NewRequestPage) bool {
 }
 
 func nextTone(p NewRequestPage) string {
-	if overQuota(p) {
+	switch {
+	case overQuota(p):
 		return "bad"
+	case needsLead(p):
+		return "warn"
 	}
 	return "info"
 }
 
 // nextText says what sending the form leads to.
 func nextText(p NewRequestPage) string {
-	if overQuota(p) {
+	switch {
+	case overQuota(p):
 		return p.Locale.T("next_over")
+	case needsLead(p):
+		return p.Locale.T("next_"+p.Decision.Code, p.Decision.Args)
+	case p.Decision.IsZero():
+		return p.Locale.T("next_unknown")
 	}
 	hours, err := strconv.Atoi(p.Form.Hours)
 	if err != nil || hours < 1 {
@@ -325,6 +335,9 @@ func askText(p NewRequestPage) string {
 	draft, err := p.Form.Draft()
 	if err != nil || len(draft.Groups) == 0 || draft.Groups[0].Workers < 1 {
 		return p.Locale.T("ask_plain")
+	}
+	if p.Edit != nil {
+		return p.Locale.T("resend")
 	}
 	short := draft
 	short.Groups = draft.Groups[:1]

@@ -30,6 +30,7 @@ type Frame struct {
 	DataAge     time.Duration     // age of what Kubernetes reported; a banner appears from StaleAfter on
 	DataUnknown bool              // nothing was read from Kubernetes yet
 	Problems    []rayslice.Reason // of the Kubernetes cluster as a whole, e.g. no operator
+	Waiting     int               // requests this user may decide; counted up to 100
 }
 
 // SignInPage asks who somebody is. In the demo it offers the personas.
@@ -67,15 +68,20 @@ type ClusterList struct {
 	Stream string           // address of the event stream; "" = the list does not refresh itself
 }
 
-// NewRequestPage is the form that asks for a cluster.
-// Forms: POST /clusters sends it, POST /clusters/preview answers with RequestPreview (htmx) or this page (no JavaScript).
+// NewRequestPage is the form that asks for a cluster, or changes what a waiting request asks for.
+// Forms: POST /clusters sends it, POST /clusters/preview answers with RequestPreview (htmx) or this page (no JavaScript);
+// a change goes to /clusters/ID/edit and /clusters/ID/preview.
 type NewRequestPage struct {
 	Frame
 	Form           RequestForm
 	Problem        *rayslice.Error // why the form came back; nil = it did not
 	Catalogue      rayslice.Catalogue
 	Fleet          rayslice.Fleet   // closed pools and their reasons; zero = unknown
-	Quotas         []rayslice.Quota // one per team the user may ask in, in the order of the team select
+	Quotas         []rayslice.Quota // one per team the user may ask in, in the order of the team select; a request that is changed left out
+	Grants         []rayslice.Grant // what the limit of the form's team is made of
+	Decision       rayslice.Reason  // what would follow, as rayslice.Rules.Decide says; zero when it cannot be told
+	Deciders       []string         // names of those who would be asked
+	Edit           *RequestEdit     // the request that is changed; nil = it is a new one
 	Charge         rayslice.Charge  // what the form as it stands would cost; zero when it cannot be told
 	YAML           string           // what would be applied; "" = not asked for, or the form is wrong
 	IdempotencyKey string           // sent as idempotency_key, so that sending twice asks once
@@ -91,6 +97,10 @@ type RequestPage struct {
 	YAML        string                // "" = not to be shown
 	CanStop     bool                  // this user may stop it, and it is stoppable
 	ConfirmStop bool                  // ?confirm=stop: ask before stopping, without JavaScript
+	CanChange   bool                  // this user asked for it, and it waits
+	Deciders    []string              // names of those who may decide, while it waits
+	Decision    *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
+	Reply       ReplyForm             // answer to a lead who asked back
 	Stream      string                // address of the event stream; "" = the page does not refresh itself
 }
 

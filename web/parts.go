@@ -20,7 +20,7 @@ func stateTone(s rayslice.State) string {
 		return "ok"
 	case rayslice.StateAttention, rayslice.StateRejected:
 		return "bad"
-	case rayslice.StatePending, rayslice.StateStopping:
+	case rayslice.StatePending, rayslice.StateReturned, rayslice.StateStopping:
 		return "warn"
 	case rayslice.StateApproved, rayslice.StateProvisioning:
 		return "busy"

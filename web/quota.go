@@ -70,22 +70,36 @@ func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 
 // stack lays used, held and asked end to end, in percent of the limit, cut at the end of the bar.
 func stack(limit, used, held, asked int) []segment {
-	whole := max(limit, 1)
-	if limit == 0 {
-		whole = max(used+held+asked, 1)
+	class := "asked"
+	if used+held+asked > limit {
+		class = "over"
 	}
+	return layOut(limit, part{"used", used}, part{"held", held}, part{class, asked})
+}
+
+// part is a share of a bar.
+type part struct {
+	class string
+	n     int
+}
+
+// layOut lays parts end to end, in percent of the limit, cut at the end of the bar.
+func layOut(limit int, parts ...part) []segment {
+	whole := limit
+	if limit == 0 {
+		for _, p := range parts {
+			whole += p.n
+		}
+	}
+	whole = max(whole, 1)
 	var segments []segment
 	at := 0.0
-	for i, n := range []int{used, held, asked} {
-		width := min(float64(n)*100/float64(whole), 100-at)
+	for _, p := range parts {
+		width := min(float64(p.n)*100/float64(whole), 100-at)
 		if width <= 0 {
 			continue
 		}
-		class := [...]string{"used", "held", "asked"}[i]
-		if i == 2 && used+held+asked > limit {
-			class = "over"
-		}
-		segments = append(segments, segment{class, percent(at), percent(width)})
+		segments = append(segments, segment{p.class, percent(at), percent(width)})
 		at += width
 	}
 	return segments

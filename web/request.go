@@ -45,8 +45,8 @@ func steps(p RequestPage) []step {
 }
 
 func approvedStep(p RequestPage) step {
-	if p.Request.State == rayslice.StatePending {
-		return step{label: p.Locale.T("step_approval"), tone: "now"}
+	if p.Request.State.Open() {
+		return step{label: p.Locale.T("step_approval"), tone: "now", at: p.Request.SentAt}
 	}
 	return step{label: p.Locale.T("step_approved"), tone: "done", at: p.Request.DecidedAt,
 		note: p.Locale.T("step_granted", Args{"Duration": p.Locale.Duration(p.Request.Lifetime())})}
@@ -103,6 +103,7 @@ type now struct {
 	tone     string
 	reason   rayslice.Reason
 	remedy   string
+	since    time.Time // how long it has waited; zero = it does not
 }
 
 // situation returns what is going on, in words; nothing when all is well.
@@ -110,7 +111,9 @@ func situation(p RequestPage) now {
 	l, r := p.Locale, p.Request
 	switch r.State {
 	case rayslice.StatePending:
-		return now{sentence: l.T("now_pending")}
+		return now{sentence: waitsFor(p), since: r.SentAt, tone: "warn", reason: r.Reason, remedy: l.T("now_pending")}
+	case rayslice.StateReturned:
+		return now{sentence: l.Reason(r.Reason), since: r.StateSince, tone: "warn", remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
 	case rayslice.StateApproved:
 		return now{sentence: l.T("now_approved"), reason: p.Cluster.Problem}
 	case rayslice.StateProvisioning:
@@ -125,6 +128,14 @@ func situation(p RequestPage) now {
 		return now{sentence: l.T("now_" + string(r.State)), reason: r.Reason}
 	}
 	return now{}
+}
+
+// waitsFor says whose decision a request waits for.
+func waitsFor(p RequestPage) string {
+	if len(p.Deciders) == 0 {
+		return p.Locale.T("now_pending_nobody")
+	}
+	return p.Locale.T("now_pending_for", Args{"Who": names(p.Locale, p.Deciders)})
 }
 
 func provisioning(p RequestPage) now {
@@ -159,7 +170,7 @@ func stopped(l *Localizer, r rayslice.Request) string {
 // stopText says what stopping does.
 func stopText(p RequestPage) string {
 	switch {
-	case p.Request.State == rayslice.StatePending:
+	case p.Request.State.Open():
 		return p.Locale.T("stop_text_pending")
 	case p.Request.Charge == (rayslice.Charge{}):
 		return p.Locale.T("stop_text_free")
@@ -178,7 +189,7 @@ func stopping(p RequestPage) now {
 
 // stopWord is what the stop button says.
 func stopWord(p RequestPage) string {
-	if p.Request.State == rayslice.StatePending {
+	if p.Request.State.Open() {
 		return p.Locale.T("take_back")
 	}
 	return p.Locale.T("stop")
@@ -186,7 +197,7 @@ func stopWord(p RequestPage) string {
 
 func stopHeading(p RequestPage) string {
 	name := Args{"Name": p.Request.Draft.Name}
-	if p.Request.State == rayslice.StatePending {
+	if p.Request.State.Open() {
 		return p.Locale.T("stop_heading_pending", name)
 	}
 	return p.Locale.T("stop_heading", name)
@@ -312,6 +323,8 @@ func eventTone(e rayslice.Event) string {
 // noPods says why there are no pods to list.
 func noPods(p RequestPage) string {
 	switch {
+	case p.Request.ClusterUID == "" && (p.Request.State.Open() || p.Request.State.Final()):
+		return p.Locale.T("workers_never")
 	case p.Request.State.Final():
 		return p.Locale.T("workers_gone")
 	case p.Cluster.ObservedAt.IsZero():
@@ -374,6 +387,12 @@ func noConnection(p RequestPage) string {
 func auditText(l *Localizer, e rayslice.AuditEntry) string {
 	if e.Action == "escalate" {
 		return actionText(l, e.Action)
+	}
+	if e.Action == "resend" {
+		return l.T("audit_resent")
+	}
+	if e.Action == "refuse" {
+		return l.T("audit_refused")
 	}
 	if e.To != "" && e.From != "" {
 		return l.T("audit_moved", Args{"From": l.State(e.From), "To": l.State(e.To)})

@@ -33,6 +33,8 @@ func Samples() []Sample {
 	all = append(all, listSamples()...)
 	all = append(all, formSamples()...)
 	all = append(all, requestSamples()...)
+	all = append(all, approvalSamples()...)
+	all = append(all, decisionSamples()...)
 	all = append(all, teamSamples()...)
 	all = append(all, accountSamples()...)
 	all = append(all, peopleSamples()...)
@@ -190,7 +192,8 @@ func sampleForm() RequestForm {
 
 func samplePage(f Frame, form RequestForm) NewRequestPage {
 	f.Path = "/clusters/new"
-	p := NewRequestPage{Frame: f, Form: form, Catalogue: SampleCatalogue(), Fleet: sampleFleet(), Quotas: sampleQuotas(), IdempotencyKey: "sample"}
+	p := NewRequestPage{Frame: f, Form: form, Catalogue: SampleCatalogue(), Fleet: sampleFleet(), Quotas: sampleQuotas(), IdempotencyKey: "sample",
+		Decision: rayslice.Reason{Code: rayslice.ReasonAutoApproved}}
 	if draft, err := form.Draft(); err == nil {
 		draft.Normalize(p.Catalogue)
 		p.Charge = draft.Charge()

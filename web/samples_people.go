@@ -52,7 +52,7 @@ func sampleAccount(f Frame) AccountPage {
 	day := 24 * time.Hour
 	read := []rayslice.Scope{rayslice.ScopeRead}
 	return AccountPage{
-		Frame: at(f, "/account"), Form: NewTokenDraft(), Grants: sampleGrants(f.Now),
+		Frame: at(f, "/account"), Form: NewTokenDraft(), Grants: sampleRoles(f.Now),
 		Tokens: []rayslice.Token{
 			{ID: 11, Name: "notebook", Prefix: "rayslice_pat_K7QD", Team: "vision", Scopes: rayslice.Scopes(), CreatedAt: f.Now.Add(-3 * day), EndsAt: f.Now.Add(27 * day), UsedAt: f.Now.Add(-5 * time.Minute)},
 			{ID: 10, Name: "nightly sweep 消融实验", Prefix: "rayslice_pat_2ABC", Scopes: rayslice.Scopes()[:2], CreatedAt: f.Now.Add(-60 * day), EndsAt: f.Now.Add(2 * day)},
@@ -62,7 +62,7 @@ func sampleAccount(f Frame) AccountPage {
 	}
 }
 
-func sampleGrants(now time.Time) []rayslice.RoleGrant {
+func sampleRoles(now time.Time) []rayslice.RoleGrant {
 	return []rayslice.RoleGrant{
 		{UserID: 2, Team: "speech", Role: rayslice.RoleLead, Source: rayslice.SourceManual, By: "Sam Rivera"},
 		{UserID: 2, Team: "vision", Role: rayslice.RoleLead, Source: rayslice.SourceDeputy, By: "Maya Okafor", Until: now.Add(9 * 24 * time.Hour)},
@@ -123,7 +123,7 @@ func asAdmin(f Frame, path string) Frame {
 func samplePeople(now time.Time) []Person {
 	lead := []rayslice.RoleGrant{{Team: "vision", Role: rayslice.RoleLead, Source: rayslice.SourceOIDC}}
 	return []Person{
-		{User: sampleUser, Provider: "id.example.org", SeenAt: now.Add(-20 * time.Minute), Grants: sampleGrants(now)},
+		{User: sampleUser, Provider: "id.example.org", SeenAt: now.Add(-20 * time.Minute), Grants: sampleRoles(now)},
 		{User: sampleLead, Provider: "id.example.org", SeenAt: now.Add(-50 * time.Hour), Grants: lead},
 		{User: rayslice.User{ID: 7, Name: "نور الهدى", Email: strings.Repeat("long.address.", 5) + "@example.org", Disabled: true}, Provider: "id.example.org", SeenAt: now.Add(-900 * time.Hour)},
 		{User: rayslice.User{ID: 4, Name: "Sam Rivera", Email: "sam@example.org", Admin: true}, Grants: []rayslice.RoleGrant{{Role: rayslice.RoleAdmin, Source: rayslice.SourceSeed}}},

@@ -19,7 +19,7 @@ func SampleRow(now time.Time, state rayslice.State) ClusterRow {
 	draft.Normalize(SampleCatalogue())
 	r := rayslice.Request{
 		ID: "k5d2m7qxw3ab", Draft: draft, Team: "vision", Namespace: "team-vision", Owner: sampleUser, State: state,
-		Charge: draft.Charge(), CreatedAt: now.Add(-2*time.Hour - 12*time.Minute), StateSince: now.Add(-2 * time.Hour),
+		Charge: draft.Charge(), CreatedAt: now.Add(-2*time.Hour - 12*time.Minute), SentAt: now.Add(-2*time.Hour - 12*time.Minute), StateSince: now.Add(-2 * time.Hour),
 	}
 	if state == rayslice.StatePending {
 		return ClusterRow{Request: r}
@@ -118,7 +118,10 @@ const unschedulableText = "0/9 nodes are available: 3 Insufficient GPU memory on
 
 func requestSamples() []Sample {
 	return []Sample{
-		requestSample("request-pending", rayslice.StatePending, nil),
+		requestSample("request-pending", rayslice.StatePending, func(p *RequestPage) {
+			p.Request.Reason = rayslice.Reason{Code: rayslice.ReasonNeedsLeadGiB, Args: Args{"asked": 16, "most": 8}}
+			p.Deciders, p.CanChange = []string{"Maya Okafor", "Sam Rivera"}, true
+		}),
 		requestSample("request-approved", rayslice.StateApproved, nil),
 		requestSample("request-provisioning", rayslice.StateProvisioning, nil),
 		requestSample("request-unschedulable", rayslice.StateProvisioning, unschedulable),

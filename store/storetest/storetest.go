@@ -151,7 +151,7 @@ func Draft(workers, gib int) rayslice.RequestDraft {
 		Workers: workers, CPU: rayslice.DefaultWorkerCPU, MemoryGiB: rayslice.DefaultWorkerMemoryGiB,
 	}
 	draft := rayslice.RequestDraft{
-		Team: "vision", Name: "ablation-7", Hours: rayslice.DefaultHours,
+		Team: "vision", Name: "ablation-7", Purpose: "the new loss", Hours: rayslice.DefaultHours,
 		Head:   rayslice.Head{CPU: rayslice.DefaultHeadCPU, MemoryGiB: rayslice.DefaultHeadMemoryGiB},
 		Groups: []rayslice.Group{group},
 		Image:  "rayproject/ray:2.52.0-py311", RayVersion: "2.52.0",

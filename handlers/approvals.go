@@ -1,0 +1,417 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/store"
+	"github.com/rayslice/rayslice/web"
+)
+
+// maxBatch is how many requests may be decided in one go.
+const maxBatch = 100
+
+// demoTokenID stands for a demo token, which has no row of its own.
+const demoTokenID = -1
+
+// decider is who decides: somebody signed in. Whatever comes with a token is the token's, and the store refuses it.
+func decider(c echo.Context) rayslice.User {
+	actor := user(c)
+	if visitOf(c).identity.bearer != "" && actor.TokenID == 0 {
+		return actor.ByToken(demoTokenID, "", rayslice.Scopes())
+	}
+	return actor
+}
+
+// showApprovals lists what waits for the visitor, or what was decided.
+func (s *Server) showApprovals(c echo.Context) error {
+	p, err := s.approvalsPage(c, c.QueryParams())
+	if err != nil {
+		return err
+	}
+	if id := c.QueryParam("done"); requestIDFormat.MatchString(id) {
+		if done, err := s.config.Store.Request(c.Request().Context(), user(c), id); err == nil {
+			p.Done = &web.ApprovalRow{Request: done}
+		}
+	}
+	return page(c, http.StatusOK, web.ApprovalsView(p))
+}
+
+// streamApprovals keeps the page's summary fresh; the forms are never touched.
+func (s *Server) streamApprovals(c echo.Context) error {
+	wants := func(change store.Change) bool { return change.Kind == store.KindRequest }
+	return s.stream(c, view{wants: wants, rest: s.timing.listRest, draw: func() (templ.Component, error) {
+		query := c.QueryParams()
+		p, err := s.approvalsPage(c, query)
+		p.News = news(p.Rows, strings.Split(query.Get("shown"), ","))
+		p.Path = withQuery("/approvals", without(without(query, "shown"), "cursor"))
+		return web.ApprovalsLive(p), err
+	}})
+}
+
+// news compares what waits now with what a page shows.
+func news(rows []web.ApprovalRow, shown []string) web.ApprovalNews {
+	var n web.ApprovalNews
+	now := map[string]rayslice.Request{}
+	for _, row := range rows {
+		now[row.Request.ID] = row.Request
+		if !slices.ContainsFunc(shown, func(v string) bool { id, _, _ := web.ParseBatchValue(v); return id == row.Request.ID }) {
+			n.Fresh++
+		}
+	}
+	for _, v := range shown {
+		id, revision, ok := web.ParseBatchValue(v)
+		if r, waits := now[id]; ok && (!waits || r.Revision != revision) {
+			n.Changed++
+		}
+	}
+	return n
+}
+
+// approvalsPage reads the page as the address asks for it.
+func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsPage, error) {
+	ctx, actor := c.Request().Context(), decider(c)
+	filter, err := readApprovals(actor, query)
+	if err != nil {
+		return web.ApprovalsPage{}, err
+	}
+	found, err := s.config.Store.Approvals(ctx, actor, filter)
+	if rayslice.KindOf(err) == rayslice.KindInvalid {
+		err = rayslice.Invalid(rayslice.FieldError{Field: "cursor", Code: rayslice.CodeCharacters})
+	}
+	if err != nil {
+		return web.ApprovalsPage{}, err
+	}
+	frame, fleet, err := s.frameAndFleet(c)
+	if err != nil {
+		return web.ApprovalsPage{}, err
+	}
+	p := web.ApprovalsPage{
+		Frame: frame, Catalogue: s.config.Catalogue, Waiting: frame.Waiting, Teams: actor.LeadTeams(),
+		Filter: web.ApprovalsFilter{Decided: filter.Decided, Team: filter.Team, Search: filter.Search},
+	}
+	if p.Rows, err = s.approvalRows(ctx, found.Approvals, fleet, filter.Decided); err != nil {
+		return p, err
+	}
+	if actor.Admin {
+		teams, err := s.config.Store.Teams(ctx, actor)
+		if err != nil {
+			return p, err
+		}
+		p.Teams = nil
+		for _, t := range teams {
+			p.Teams = append(p.Teams, t.Name)
+		}
+	}
+	addressApprovals(&p, without(query, "done"), found.Next)
+	return p, nil
+}
+
+// addressApprovals fills in where the page's links lead.
+func addressApprovals(p *web.ApprovalsPage, query url.Values, next string) {
+	if query.Get("cursor") != "" {
+		p.First = withQuery("/approvals", without(query, "cursor"))
+	}
+	if next != "" {
+		further := without(query, "cursor")
+		further.Set("cursor", next)
+		p.Next = withQuery("/approvals", further)
+	}
+	if !p.Filter.Decided {
+		shown := make([]string, len(p.Rows))
+		for i, row := range p.Rows {
+			shown[i] = web.BatchValue(row.Request)
+		}
+		stream := without(query, "shown")
+		stream.Set("shown", strings.Join(shown, ","))
+		p.Stream = withQuery("/approvals/events", stream)
+	}
+}
+
+// readApprovals reads how the list is narrowed and names every bad parameter.
+func readApprovals(actor rayslice.User, query url.Values) (store.ApprovalFilter, error) {
+	r := &filterReader{query: query}
+	f := store.ApprovalFilter{Team: r.team(actor), Search: r.search(), After: r.cursor(), Limit: r.limit(store.DefaultApprovals)}
+	switch query.Get("decided") {
+	case "":
+	case "1":
+		f.Decided = true
+		f.Limit = r.limit(listLength)
+	default:
+		r.refuse("decided", rayslice.CodeRange, map[string]any{"min": 1, "max": 1})
+	}
+	return f, rayslice.Invalid(r.bad...)
+}
+
+// approvalRows joins approvals with whether they fit the fleet now. The first that can be decided is unfolded.
+func (s *Server) approvalRows(ctx context.Context, approvals []store.Approval, fleet rayslice.Fleet, decided bool) ([]web.ApprovalRow, error) {
+	var cards []rayslice.Card
+	if len(approvals) > 0 && !decided {
+		var err error
+		if cards, err = s.cards(ctx, fleet); err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]web.ApprovalRow, len(approvals))
+	open := false
+	for i, a := range approvals {
+		rows[i] = approvalRow(a, cards)
+		if !open && rows[i].Undecided() && a.Request.State == rayslice.StatePending {
+			rows[i].Open, open = true, true
+		}
+	}
+	return rows, nil
+}
+
+func approvalRow(a store.Approval, cards []rayslice.Card) web.ApprovalRow {
+	row := web.ApprovalRow{Request: a.Request, Quota: a.Quota, Record: a.Record, Talk: a.Talk,
+		Fit: rayslice.Fit(a.Request.Draft, cards), Form: web.NewDecisionForm(a.Request)}
+	var refusal *rayslice.Error
+	if errors.As(a.Refusal, &refusal) {
+		row.Refusal = refusal
+	}
+	return row
+}
+
+// occupied is what rayslice's own clusters take of the fleet. It is read at most once in occupiedFor: every approvals page
+// needs it, and reading it means reading every live cluster.
+type occupied struct {
+	mu       sync.Mutex
+	at       time.Time
+	clusters []rayslice.Cluster
+}
+
+const occupiedFor = 2 * time.Second
+
+func (s *Server) cards(ctx context.Context, fleet rayslice.Fleet) ([]rayslice.Card, error) {
+	s.occupied.mu.Lock()
+	defer s.occupied.mu.Unlock()
+	if now := s.now(); now.Sub(s.occupied.at) >= occupiedFor {
+		clusters, err := s.config.Store.Occupants(ctx, rayslice.System)
+		if err != nil {
+			return nil, err
+		}
+		s.occupied.at, s.occupied.clusters = now, clusters
+	}
+	return rayslice.Cards(fleet, s.occupied.clusters), nil
+}
+
+// previewDecision shows what the button would do and what the team would hold then, and writes nothing.
+func (s *Server) previewDecision(c echo.Context) error {
+	row, err := s.oneApproval(c)
+	if err != nil {
+		return err
+	}
+	if !decider(c).CanLead(row.Request.Team) {
+		return rayslice.Forbidden("decide_not_lead")
+	}
+	row.Form = web.ParseDecisionForm(c.QueryParams(), row.Request)
+	return page(c, http.StatusOK, web.DecisionPreview(s.frame(c), row))
+}
+
+// oneApproval reads the request in the path with what somebody needs to know to decide it.
+func (s *Server) oneApproval(c echo.Context) (web.ApprovalRow, error) {
+	ctx := c.Request().Context()
+	id, err := requestID(c)
+	if err != nil {
+		return web.ApprovalRow{}, err
+	}
+	approval, err := s.config.Store.Approval(ctx, decider(c), id)
+	if err != nil {
+		return web.ApprovalRow{}, err
+	}
+	fleet, err := s.config.Store.Fleet(ctx, user(c))
+	if err != nil {
+		return web.ApprovalRow{}, err
+	}
+	cards, err := s.cards(ctx, fleet)
+	row := approvalRow(approval, cards)
+	row.Open = true
+	return row, err
+}
+
+// decideRequest carries out what a lead has decided. What cannot be carried out comes back with what is true now and what
+// was typed.
+func (s *Server) decideRequest(c echo.Context) error {
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	row, err := s.oneApproval(c)
+	if err != nil {
+		return err
+	}
+	form := web.ParseDecisionForm(values, row.Request)
+	decision, invalid := form.Decision(rayslice.Verdict(values.Get("verdict")), row.Request.Draft)
+	if invalid == nil && decision.Terms != nil {
+		invalid = row.Request.Draft.CheckTerms(*decision.Terms, s.config.Catalogue)
+	}
+	if invalid != nil && row.Refusal == nil && row.Request.State.Open() {
+		return s.refuseDecision(c, form, invalid)
+	}
+	decided, err := s.config.Store.DecideRequest(c.Request().Context(), decider(c), row.Request.ID, decision)
+	if err != nil && decidedSo(row, decision, user(c)) {
+		decided, err = row.Request, nil // the second click of two
+	}
+	if err != nil {
+		return s.refuseDecision(c, form, err)
+	}
+	if values.Get("back") != "" {
+		return c.Redirect(http.StatusSeeOther, "/clusters/"+decided.ID)
+	}
+	return c.Redirect(http.StatusSeeOther, "/approvals?done="+decided.ID)
+}
+
+// decidedSo reports whether the very same decision has been carried out already, for the same person.
+func decidedSo(row web.ApprovalRow, d rayslice.Decision, actor rayslice.User) bool {
+	r := row.Request
+	if row.Refusal != nil || r.DecidedBy != actor.Name || r.Revision != d.Revision || r.Answer != d.Answer {
+		return false
+	}
+	switch d.Verdict {
+	case rayslice.VerdictReject:
+		return r.State == rayslice.StateRejected
+	case rayslice.VerdictApprove:
+		return !r.EndsAt.IsZero() && (d.Terms == nil || slices.Equal(d.Terms.Groups, r.Draft.AsAsked().Groups) && d.Terms.Hours == r.Draft.Hours)
+	}
+	return false
+}
+
+// refuseDecision answers with the request as it is now and the form as it was typed. It then carries the present revision:
+// whoever sends it again has seen what changed. Errors that the page cannot show are passed on.
+func (s *Server) refuseDecision(c echo.Context, form web.DecisionForm, cause error) error {
+	status, problem := explain(cause)
+	shown := problem.Kind == rayslice.KindInvalid || problem.Kind == rayslice.KindConflict || problem.Kind == rayslice.KindForbidden && problem.Code == "decide_own"
+	if !shown {
+		return cause
+	}
+	row, err := s.oneApproval(c)
+	if err != nil {
+		return err
+	}
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return err
+	}
+	usual := web.NewDecisionForm(row.Request)
+	form.Revision = usual.Revision
+	if len(form.Groups) != len(usual.Groups) {
+		form.Groups = usual.Groups
+	}
+	visitOf(c).failure, row.Form, row.Problem = cause, form, problem
+	row.Back = c.Request().PostForm.Get("back") != ""
+	return page(c, status, web.ApprovalView(web.ApprovalPage{Frame: frame, Catalogue: s.config.Catalogue, Row: row}))
+}
+
+// decideSeveral decides each of the chosen requests by itself, as it was asked for, and says what became of each.
+func (s *Server) decideSeveral(c echo.Context) error {
+	values, err := formValues(c)
+	if err != nil {
+		return err
+	}
+	form := web.BatchForm{IDs: values["ids"], Answer: values.Get("answer")}
+	d := rayslice.Decision{Verdict: rayslice.Verdict(values.Get("verdict")), Answer: strings.TrimSpace(form.Answer)}
+	chosen, err := readBatch(form, d)
+	if err != nil {
+		return s.answerBatch(c, form, nil, err)
+	}
+	outcomes := make([]web.Outcome, 0, len(chosen))
+	for _, one := range chosen {
+		d.Revision = one.revision
+		outcomes = append(outcomes, s.decideOne(c, one.id, d))
+	}
+	outcomes = slices.DeleteFunc(outcomes, func(o web.Outcome) bool { return o.ID == "" })
+	if len(outcomes) == 0 {
+		return rayslice.NotFound("request")
+	}
+	return s.answerBatch(c, form, outcomes, nil)
+}
+
+// choice is one request of several, as it was when it was chosen.
+type choice struct {
+	id       string
+	revision int
+}
+
+// readBatch checks the decision about several requests.
+func readBatch(form web.BatchForm, d rayslice.Decision) ([]choice, error) {
+	var chosen []choice
+	var bad []rayslice.FieldError
+	for _, value := range form.IDs {
+		id, revision, ok := web.ParseBatchValue(value)
+		if !ok || !requestIDFormat.MatchString(id) {
+			bad = append(bad, rayslice.FieldError{Field: "ids", Code: rayslice.CodeCharacters})
+			break
+		}
+		chosen = append(chosen, choice{id, revision})
+	}
+	switch {
+	case len(form.IDs) == 0:
+		bad = append(bad, rayslice.FieldError{Field: "ids", Code: codeNothingChosen})
+	case len(form.IDs) > maxBatch:
+		bad = append(bad, rayslice.FieldError{Field: "ids", Code: rayslice.CodeRange, Args: map[string]any{"min": 1, "max": maxBatch}})
+	}
+	if d.Verdict == rayslice.VerdictReturn { // one question cannot be about several requests
+		d.Verdict = ""
+	}
+	var invalid *rayslice.Error
+	if errors.As(d.Validate(), &invalid) {
+		bad = append(bad, invalid.Fields...)
+	}
+	return chosen, rayslice.Invalid(bad...)
+}
+
+// codeNothingChosen is the field code of a decision about several that names none.
+const codeNothingChosen = "nothing_chosen"
+
+// decideOne decides one of several. A request that the visitor may not know of is left out.
+func (s *Server) decideOne(c echo.Context, id string, d rayslice.Decision) web.Outcome {
+	ctx, actor := c.Request().Context(), decider(c)
+	request, err := s.config.Store.Request(ctx, actor, id)
+	if rayslice.KindOf(err) == rayslice.KindNotFound {
+		return web.Outcome{}
+	}
+	outcome := web.Outcome{ID: id, Name: request.Draft.Name}
+	if err == nil {
+		request, err = s.config.Store.DecideRequest(ctx, actor, id, d)
+	}
+	if err != nil {
+		_, outcome.Problem = explain(err)
+		return outcome
+	}
+	outcome.State = request.State
+	return outcome
+}
+
+// answerBatch shows the list with what became of the chosen requests. It is a conflict when none went through.
+func (s *Server) answerBatch(c echo.Context, form web.BatchForm, outcomes []web.Outcome, invalid error) error {
+	p, err := s.approvalsPage(c, url.Values{})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	p.Path, p.Outcomes = "/approvals", outcomes
+	if invalid != nil {
+		status, p.BatchBad = explain(invalid)
+		p.Batch = form
+		visitOf(c).failure = invalid
+	}
+	refused := slices.DeleteFunc(slices.Clone(outcomes), func(o web.Outcome) bool { return o.Problem == nil })
+	if len(refused) > 0 {
+		p.Batch = form
+		if len(refused) == len(outcomes) {
+			status = statusOf[refused[0].Problem.Kind]
+		}
+	}
+	return page(c, status, web.ApprovalsView(p))
+}
