@@ -126,7 +126,8 @@ func TestMethods(t *testing.T) {
 		{http.MethodGet, "/clusters/" + request.ID + "/stop"}, {http.MethodGet, "/signout"}, {http.MethodGet, "/language"},
 		{http.MethodGet, "/api/v1/requests/" + request.ID + "/stop"}, {http.MethodHead, "/clusters/" + request.ID + "/stop"},
 		{http.MethodPut, "/clusters"}, {http.MethodDelete, "/api/v1/requests/" + request.ID}, {http.MethodPatch, "/clusters/" + request.ID},
-		{http.MethodPost, "/healthz"},
+		{http.MethodPost, "/healthz"}, {http.MethodGet, "/account/tokens"}, {http.MethodGet, "/account/tokens/1/revoke"}, {http.MethodGet, "/account/sessions/end"},
+		{http.MethodGet, "/admin/people/1/roles"}, {http.MethodGet, "/admin/people/1/disable"}, {http.MethodPost, "/signin/callback"},
 	} {
 		got := ada.send(tc.method, tc.path, nil)
 		if got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") == "" {
