@@ -43,17 +43,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
-		"GET /account":                          {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/tokens":                  {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
-		"POST /account/tokens/:token/revoke":    {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
-		"POST /account/sessions/end":            {signIn, 303, 303, 303, 303, 403, 403},
-		"GET /admin/people":                     {signIn, 403, 403, 403, 200, 403, 403},
-		"GET /admin/people/:user":               {signIn, 403, 403, 403, 200, 403, 403},
-		"POST /admin/people/:user/roles":        {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
-		"POST /admin/people/:user/roles/revoke": {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/disable":      {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/enable":       {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/sessions/end": {signIn, 403, 403, 403, 303, 403, 403},
+		"GET /account":                                  {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
+		"POST /account/tokens/:token/revoke":            {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
+		"POST /account/sessions/end":                    {signIn, 303, 303, 303, 303, 403, 403},
+		"GET /admin/people":                             {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/people/:user":                       {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/people/:user/roles":                {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
+		"POST /admin/people/:user/roles/revoke":         {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/disable":              {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/enable":               {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/tokens/:token/revoke": {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/sessions/end":         {signIn, 403, 403, 403, 303, 403, 403},
 
 		"GET /api/v1/requests":           {401, 200, 200, 200, 200, 200, 200},
 		"POST /api/v1/requests":          {401, 415, 415, 415, 415, 403, 415}, // a form is not JSON
