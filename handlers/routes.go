@@ -47,7 +47,18 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/clusters/:id/stop", s.stopRequest, mayStop...)
 	get("/teams/:name", s.showTeam, signedIn...)
 
-	// One's own account, and everybody's for admins.
+	s.peopleRoutes(e, get, signedIn)
+
+	// For programs.
+	get("/api/v1/requests", s.apiRequests, signedIn...)
+	e.POST("/api/v1/requests", s.apiCreateRequest, mayRequest...)
+	get("/api/v1/requests/:id", s.apiRequest, signedIn...)
+	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
+	return e
+}
+
+// peopleRoutes are one's own account, and everybody's for admins.
+func (s *Server) peopleRoutes(e *echo.Echo, get func(string, echo.HandlerFunc, ...echo.MiddlewareFunc), signedIn []echo.MiddlewareFunc) {
 	get("/account", s.showAccount, signedIn...)
 	e.POST("/account/tokens", s.createToken, signedIn...)
 	e.POST("/account/tokens/:token/revoke", s.revokeToken, signedIn...)
@@ -60,13 +71,6 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
 	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), signedIn...)
 	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
-
-	// For programs.
-	get("/api/v1/requests", s.apiRequests, signedIn...)
-	e.POST("/api/v1/requests", s.apiCreateRequest, mayRequest...)
-	get("/api/v1/requests/:id", s.apiRequest, signedIn...)
-	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
-	return e
 }
 
 func showFront(c echo.Context) error { return c.Redirect(http.StatusSeeOther, "/clusters") }
