@@ -107,6 +107,12 @@ func TestPeoplePages(t *testing.T) {
 	if got := root.get(link).want(http.StatusOK).page().Find(".grants").Text(); strings.Contains(got, "speech") {
 		t.Errorf("roles %q", got)
 	}
+	revoke, ok := root.get(link).want(http.StatusOK).page().Find(`form[action*="/tokens/"]`).Attr("action")
+	if !ok {
+		t.Fatal("the person's token is not shown")
+	}
+	root.post(revoke, nil).want(http.StatusSeeOther)
+	p.token(p.adaToken).get("/api/v1/requests").want(http.StatusUnauthorized)
 	own := fmt.Sprintf("/admin/people/%d", p.Root.ID)
 	if got := root.post(own+"/disable", nil).want(http.StatusConflict).page().Find("#problem").Text(); !strings.Contains(got, "administrator") {
 		t.Errorf("says %q", got)

@@ -207,10 +207,8 @@ func TestNobodyDecidesTheirOwn(t *testing.T) {
 // TestTokensNeverDecide is B116: a token decides nothing, whoever made it, and B115: nor does somebody without the right.
 func TestTokensNeverDecide(t *testing.T) {
 	t.Parallel()
-	var lea, ada, none string
 	p := open(t)
-	lea, ada, none = "token-of-lea", p.adaToken, samToken
-	p.server.tokens = hashTokens(Config{Demo: true, Tokens: map[string]int64{lea: p.Lea.ID, ada: p.Ada.ID, none: p.Sam.ID}})
+	lea, ada, none := p.newToken(p.Lea, rayslice.Scopes()...), p.adaToken, p.samToken
 	p.needLead(0)
 	r := p.create(p.Ada, storetest.Draft(1, 4))
 	const body = `{"verdict":"approve","revision":1}`

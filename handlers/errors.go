@@ -111,9 +111,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 }
 
-// wantsProblem reports whether a program asks: the API, or an event stream, which cannot show a page.
+// wantsProblem reports whether a program asks: by the API, by a token, or for an event stream, which cannot show a page.
 func wantsProblem(r *http.Request) bool {
-	return isAPI(r) || strings.HasPrefix(r.Header.Get(echo.HeaderAccept), "text/event-stream")
+	return isAPI(r) || bearerToken(r) != "" || strings.HasPrefix(r.Header.Get(echo.HeaderAccept), "text/event-stream")
 }
 
 func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }

@@ -96,6 +96,9 @@ func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
 		return web.PersonPage{}, err
 	}
 	p := web.PersonPage{Person: personOf(person), Role: rayslice.RoleMember}
+	if p.Tokens, err = s.config.Store.PersonTokens(c.Request().Context(), user(c), id); err != nil {
+		return p, err
+	}
 	p.Frame, p.Teams, err = s.adminFrame(c)
 	return p, err
 }
@@ -147,4 +150,15 @@ func (s *Server) enablePerson(c echo.Context, id int64, _ url.Values) error {
 
 func (s *Server) endSessions(c echo.Context, id int64, _ url.Values) error {
 	return s.config.Store.EndSessions(c.Request().Context(), user(c), id)
+}
+
+func (s *Server) revokePersonToken(c echo.Context, _ int64, _ url.Values) error {
+	if !user(c).CanAdmin() {
+		return rayslice.Forbidden("admin_only") // one's own are revoked under /account
+	}
+	token, err := numberParam(c, "token", "token")
+	if err != nil {
+		return err
+	}
+	return s.config.Store.RevokeToken(c.Request().Context(), user(c), token)
 }

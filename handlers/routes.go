@@ -88,6 +88,7 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
 	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), signedIn...)
 	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
+	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), signedIn...)
 	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
 
 	// For programs.

@@ -62,17 +62,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /admin/audit":                         {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/audit.csv":                     {signIn, 403, 403, 403, 200, 403, 403},
 
-		"GET /account":                          {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/tokens":                  {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
-		"POST /account/tokens/:token/revoke":    {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
-		"POST /account/sessions/end":            {signIn, 303, 303, 303, 303, 403, 403},
-		"GET /admin/people":                     {signIn, 403, 403, 403, 200, 403, 403},
-		"GET /admin/people/:user":               {signIn, 403, 403, 403, 200, 403, 403},
-		"POST /admin/people/:user/roles":        {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
-		"POST /admin/people/:user/roles/revoke": {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/disable":      {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/enable":       {signIn, 403, 403, 403, 303, 403, 403},
-		"POST /admin/people/:user/sessions/end": {signIn, 403, 403, 403, 303, 403, 403},
+		"GET /account":                                  {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
+		"POST /account/tokens/:token/revoke":            {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
+		"POST /account/sessions/end":                    {signIn, 303, 303, 303, 303, 403, 403},
+		"GET /admin/people":                             {signIn, 403, 403, 403, 200, 403, 403},
+		"GET /admin/people/:user":                       {signIn, 403, 403, 403, 200, 403, 403},
+		"POST /admin/people/:user/roles":                {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
+		"POST /admin/people/:user/roles/revoke":         {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/disable":              {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/enable":               {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/tokens/:token/revoke": {signIn, 403, 403, 403, 303, 403, 403},
+		"POST /admin/people/:user/sessions/end":         {signIn, 403, 403, 403, 303, 403, 403},
 
 		"GET /clusters/:id/edit":     {signIn, 409, 404, 403, 403, 409, 409}, // it is decided already
 		"POST /clusters/:id/edit":    {signIn, 409, 404, 403, 403, 403, 409},
@@ -161,7 +162,8 @@ func TestMethods(t *testing.T) {
 		{http.MethodGet, "/clusters/" + request.ID + "/stop"}, {http.MethodGet, "/signout"}, {http.MethodGet, "/language"},
 		{http.MethodGet, "/api/v1/requests/" + request.ID + "/stop"}, {http.MethodHead, "/clusters/" + request.ID + "/stop"},
 		{http.MethodPut, "/clusters"}, {http.MethodDelete, "/api/v1/requests/" + request.ID}, {http.MethodPatch, "/clusters/" + request.ID},
-		{http.MethodPost, "/healthz"},
+		{http.MethodPost, "/healthz"}, {http.MethodGet, "/account/tokens"}, {http.MethodGet, "/account/tokens/1/revoke"}, {http.MethodGet, "/account/sessions/end"},
+		{http.MethodGet, "/admin/people/1/roles"}, {http.MethodGet, "/admin/people/1/disable"}, {http.MethodPost, "/signin/callback"},
 	} {
 		got := ada.send(tc.method, tc.path, nil)
 		if got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") == "" {

@@ -157,6 +157,9 @@ func TestBearerBeatsCookie(t *testing.T) {
 	}
 	both.with("Sec-Fetch-Site", "cross-site").postJSON("/api/v1/requests", strings.Replace(goodBody, "vision", "speech", 1)).want(http.StatusCreated)
 	p.as(p.Ada).with("Authorization", "Bearer wrong").get("/api/v1/requests").want(http.StatusUnauthorized)
+	if got := p.as(p.Ada).with("Authorization", "Bearer wrong").get("/clusters").want(http.StatusUnauthorized).problem(); got.Code != "bad_token" {
+		t.Errorf("got %+v", got)
+	}
 	p.as(p.Ada).with("Authorization", "Bearer ").get("/api/v1/requests").want(http.StatusOK) // no token at all
 }
 

@@ -80,10 +80,22 @@ func scanToken(row pgx.CollectableRow) (t rayslice.Token, err error) {
 
 // Tokens returns the actor's own tokens, the latest first; those that are over or revoked for another 30 days.
 func (s *Store) Tokens(ctx context.Context, actor rayslice.User) ([]rayslice.Token, error) {
+	return s.tokensOf(ctx, actor.ID)
+}
+
+// PersonTokens is Tokens of somebody else. KindForbidden unless the actor is an admin.
+func (s *Store) PersonTokens(ctx context.Context, actor rayslice.User, userID int64) ([]rayslice.Token, error) {
+	if !actor.CanAdmin() {
+		return nil, rayslice.Forbidden("admin_only")
+	}
+	return s.tokensOf(ctx, userID)
+}
+
+func (s *Store) tokensOf(ctx context.Context, userID int64) ([]rayslice.Token, error) {
 	rows, _ := s.db.Query(ctx, tokenColumns+`
 		WHERE user_id = $1
 			AND least(ends_at, revoked_at) > now() - interval '30 days'
-		ORDER BY id DESC`, actor.ID)
+		ORDER BY id DESC`, userID)
 	tokens, err := pgx.CollectRows(rows, scanToken)
 	return tokens, answer(err)
 }

@@ -46,6 +46,12 @@ func TestTokens(t *testing.T) {
 	wantField(t, err, "team", rayslice.CodeTeamUnknown)
 	wantKind(t, s.EndSessions(ctx, as, as.ID), rayslice.KindForbidden)
 
+	if theirs, err := s.PersonTokens(ctx, p.Root, p.Lea.ID); err != nil || len(theirs) != 1 {
+		t.Errorf("an admin sees %+v, %v", theirs, err)
+	}
+	_, err = s.PersonTokens(ctx, p.Ada, p.Lea.ID)
+	wantKind(t, err, rayslice.KindForbidden)
+
 	_, err = look(rayslice.NewToken())
 	wantKind(t, err, rayslice.KindNotFound)
 	wantKind(t, s.RevokeToken(ctx, p.Ada, made.ID), rayslice.KindNotFound)

@@ -36,15 +36,16 @@ type PeoplePage struct {
 
 // PersonPage is one person for an admin.
 // Forms, all to /admin/people/ID/…: POST roles with team and role; POST roles/revoke with team, role and source;
-// POST disable, enable, sessions/end.
+// POST disable, enable, sessions/end, tokens/ID/revoke.
 type PersonPage struct {
 	Frame
 	Person  Person
+	Tokens  []rayslice.Token
 	Teams   []string
 	Team    string          // of the form to give a role, as it came back
 	Role    rayslice.Role   // likewise
 	Problem *rayslice.Error // why the form came back, or what did not work; nil = nothing
-	Confirm string          // ?confirm=: "disable", "sessions", or a grant by grantKey
+	Confirm string          // ?confirm=: "disable", "sessions", "token-ID", or a grant by grantKey
 }
 
 // PersonPath returns the address of a person's page.
@@ -99,6 +100,12 @@ func (p PersonPage) confirmations() []confirmation {
 				button: l.T("person_revoke"), action: path + "/roles/revoke",
 				hidden: [][2]string{{"team", g.Team}, {"role", string(g.Role)}, {"source", string(g.Source)}},
 			})
+		}
+	}
+	for _, t := range p.Tokens {
+		if t.Live(p.Now) {
+			all = append(all, confirmation{id: "token-" + tokenID(t), heading: l.T("token_revoke_confirm", Args{"Name": t.Name}), text: l.T("token_revoke_text"),
+				button: l.T("token_revoke"), action: path + "/tokens/" + tokenID(t) + "/revoke"})
 		}
 	}
 	for i := range all {

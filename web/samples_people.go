@@ -76,7 +76,7 @@ func peopleSamples() []Sample {
 		return PeoplePage{Frame: asAdmin(f, "/admin/people"), Teams: []string{"speech", "vision"}, People: samplePeople(f.Now)}
 	}
 	person := func(f Frame) PersonPage {
-		return PersonPage{Frame: asAdmin(f, PersonPath(2)), Person: samplePeople(f.Now)[0], Teams: []string{"speech", "vision"}, Role: rayslice.RoleMember}
+		return PersonPage{Frame: asAdmin(f, PersonPath(2)), Person: samplePeople(f.Now)[0], Tokens: sampleAccount(f).Tokens, Teams: []string{"speech", "vision"}, Role: rayslice.RoleMember}
 	}
 	return []Sample{
 		{"people", func(f Frame) templ.Component {

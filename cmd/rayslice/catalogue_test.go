@@ -74,6 +74,9 @@ func TestDeployedFiles(t *testing.T) {
 	if _, err := loadRoster("../../deploy/teams.yaml"); err != nil {
 		t.Error(err)
 	}
+	if _, err := (Config{OIDCIssuer: "https://id.example", OIDCGroups: "../../deploy/groups.yaml"}).oidc(); err != nil {
+		t.Error(err)
+	}
 }
 
 // smallest is a catalogue with nothing that could be left out.
