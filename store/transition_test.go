@@ -80,7 +80,7 @@ func wantAudit(t *testing.T, s *store.Store, id string, want []rayslice.AuditEnt
 	for i := range want {
 		want[i].RequestID, want[i].Team = id, "vision"
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(rayslice.AuditEntry{}, "At")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(rayslice.AuditEntry{}, "At", "ID")); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)
 	}
 	for _, e := range got {
