@@ -184,8 +184,8 @@ func (m TeamMember) role() rayslice.Role {
 	return rayslice.RoleMember
 }
 
-// grantText says what a grant is.
-func grantText(l *Localizer, g rayslice.Grant) string {
+// limitPartText says what a grant is.
+func limitPartText(l *Localizer, g rayslice.Grant) string {
 	if g.Base {
 		return l.T("grant_base")
 	}
