@@ -150,7 +150,7 @@ func addComputedKeys(wanted map[string]string) {
 		add("raise_", string(s))
 	}
 	add("action_", AuditActions...)
-	add("", "ended_ago", "ends_in", "seen_ago", "waits_for") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "late_for") // handed to the component relative
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.

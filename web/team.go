@@ -192,8 +192,8 @@ func limitPartText(l *Localizer, g rayslice.Grant) string {
 	return l.T("grant_raise")
 }
 
-// limitText is an amount of a limit: GiB and cards, both also where one is nothing.
-func limitText(l *Localizer, c rayslice.Charge) string {
+// limitAmount is an amount of a limit: GiB and cards, both also where one is nothing.
+func limitAmount(l *Localizer, c rayslice.Charge) string {
 	if c == (rayslice.Charge{}) {
 		return amount(l, unitGiB, 0)
 	}
