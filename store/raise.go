@@ -100,7 +100,8 @@ func (s *Store) Raise(ctx context.Context, actor rayslice.User, id int64) (raysl
 	return r, nil
 }
 
-// AskRaise asks the admins for more quota. The draft must be valid. KindForbidden unless the actor leads the team.
+// AskRaise asks the admins for more quota. The draft must be valid. The same wish of the same person, while that waits, is
+// one: a form that is sent twice asks once. KindForbidden unless the actor leads the team.
 func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslice.RaiseDraft) (rayslice.Raise, error) {
 	if !actor.CanSee(draft.Team) {
 		return rayslice.Raise{}, rayslice.NotFound("team")
@@ -110,9 +111,9 @@ func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslic
 	}
 	var id int64
 	err := s.inTxOnce(ctx, func(tx pgx.Tx) error {
+		var fresh bool
 		var err error
-		id, err = insertRaise(ctx, tx, actor, draft)
-		if err != nil {
+		if id, fresh, err = insertRaise(ctx, tx, actor, draft); err != nil || !fresh {
 			return err
 		}
 		reason := raiseReason(rayslice.ReasonRaiseAsked, draft.Charge, draft.Until, "purpose", draft.Purpose)
@@ -124,23 +125,50 @@ func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslic
 	return s.Raise(ctx, actor, id)
 }
 
-func insertRaise(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RaiseDraft) (id int64, err error) {
-	until := pgtype.Timestamptz{Time: draft.Until, Valid: !draft.Until.IsZero()}
-	err = tx.QueryRow(ctx, `
-		INSERT INTO raises (
-			team,
-			asked_by,
-			gib,
-			cards,
-			until_at,
-			purpose
-		)
-		VALUES ($1, $2, $3, $4, $5, $6)
-		RETURNING id`, draft.Team, actor.ID, draft.Charge.GiB, draft.Charge.Cards, until, draft.Purpose).Scan(&id)
-	if sqlState(err) == codeForeignKey {
+// insertRaise writes the wish, unless the same one waits already: then it returns that one's id. It holds the quota row, so
+// that two of the same cannot both be the first.
+func insertRaise(ctx context.Context, tx pgx.Tx, actor rayslice.User, draft rayslice.RaiseDraft) (id int64, fresh bool, err error) {
+	tag, err := tx.Exec(ctx, `
+		SELECT
+		FROM quotas
+		WHERE team = $1
+		FOR UPDATE`, draft.Team)
+	if err == nil && tag.RowsAffected() == 0 {
 		err = rayslice.NotFound("team")
 	}
-	return id, err
+	if err != nil {
+		return 0, false, err
+	}
+	until := pgtype.Timestamptz{Time: draft.Until, Valid: !draft.Until.IsZero()}
+	err = tx.QueryRow(ctx, `
+		WITH same AS (
+			SELECT id
+			FROM raises
+			WHERE state = 'pending'
+				AND team = $1
+				AND asked_by = $2
+				AND gib = $3
+				AND cards = $4
+				AND until_at IS NOT DISTINCT FROM $5
+				AND purpose = $6
+		), made AS (
+			INSERT INTO raises (
+				team,
+				asked_by,
+				gib,
+				cards,
+				until_at,
+				purpose
+			)
+			SELECT $1, $2, $3, $4, $5, $6
+			WHERE NOT EXISTS (SELECT FROM same)
+			RETURNING id
+		)
+		SELECT id, true FROM made
+		UNION ALL
+		SELECT id, false FROM same
+		LIMIT 1`, draft.Team, actor.ID, draft.Charge.GiB, draft.Charge.Cards, until, draft.Purpose).Scan(&id, &fresh)
+	return id, fresh, err
 }
 
 // raiseReason says how much and until when; what people said goes under the given name.

@@ -84,9 +84,13 @@ func TestRaisesArePagedAndKeptApart(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
-	for range 3 {
-		mustAsk(t, s, people.Lea, rayslice.Charge{GiB: 1}, time.Time{})
+	for i := range 3 {
+		first := mustAsk(t, s, people.Lea, rayslice.Charge{GiB: i + 1}, time.Time{})
+		if again := mustAsk(t, s, people.Lea, rayslice.Charge{GiB: i + 1}, time.Time{}); again.ID != first.ID {
+			t.Error("a form that was sent twice asked twice")
+		}
 	}
+	wantLogged(t, s, people.Root, "ask_raise", 3)
 	first, err := s.Raises(t.Context(), people.Root, store.RaiseFilter{State: rayslice.RaisePending, Limit: 2})
 	if err != nil || len(first.Raises) != 2 || first.Next == 0 {
 		t.Fatalf("%+v, %v", first, err)

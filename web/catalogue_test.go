@@ -150,7 +150,7 @@ func addComputedKeys(wanted map[string]string) {
 		add("raise_", string(s))
 	}
 	add("action_", AuditActions...)
-	add("", "ended_ago", "ends_in", "seen_ago", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	add("label_", "reply", "ids", "verdict", "revision")
 }

@@ -127,18 +127,18 @@ func rulesText(l *Localizer, r rayslice.Rules, c rayslice.Catalogue) []string {
 	case r.AutoHours == 0:
 		text = append(text, l.T("rules_auto_none"))
 	case r.Auto == (rayslice.Charge{}):
-		text = append(text, l.T("rules_auto_cpu", Args{"Hours": hoursText(l, r.AutoHours)}))
+		text = append(text, l.T("rules_auto_cpu", Args{"Hours": lifetimeText(l, r.AutoHours)}))
 	default:
-		text = append(text, l.T("rules_auto", Args{"Amount": chargeText(l, r.Auto), "Hours": hoursText(l, r.AutoHours)}))
+		text = append(text, l.T("rules_auto", Args{"Amount": chargeText(l, r.Auto), "Hours": lifetimeText(l, r.AutoHours)}))
 	}
 	if r.Member != nil {
-		text = append(text, l.T("rules_member", Args{"Amount": limitText(l, *r.Member)}))
+		text = append(text, l.T("rules_member", Args{"Amount": limitAmount(l, *r.Member)}))
 	}
 	most := c.Limits.MaxHours
 	if r.MaxHours > 0 {
 		most = min(most, r.MaxHours)
 	}
-	text = append(text, l.T("rules_hours", Args{"Hours": hoursText(l, most)}))
+	text = append(text, l.T("rules_hours", Args{"Hours": lifetimeText(l, most)}))
 	if r.EscalateMinutes > 0 {
 		text = append(text, l.T("rules_escalate", Args{"After": l.Duration(time.Duration(r.EscalateMinutes) * time.Minute)}))
 	}
@@ -172,6 +172,6 @@ func joinSizes(sizes []int) string {
 	return strings.Join(texts, ", ")
 }
 
-func hoursText(l *Localizer, hours int) string {
+func lifetimeText(l *Localizer, hours int) string {
 	return l.Duration(time.Duration(hours) * time.Hour)
 }

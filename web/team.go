@@ -184,16 +184,16 @@ func (m TeamMember) role() rayslice.Role {
 	return rayslice.RoleMember
 }
 
-// grantText says what a grant is.
-func grantText(l *Localizer, g rayslice.Grant) string {
+// limitPartText says what a grant is.
+func limitPartText(l *Localizer, g rayslice.Grant) string {
 	if g.Base {
 		return l.T("grant_base")
 	}
 	return l.T("grant_raise")
 }
 
-// limitText is an amount of a limit: GiB and cards, both also where one is nothing.
-func limitText(l *Localizer, c rayslice.Charge) string {
+// limitAmount is an amount of a limit: GiB and cards, both also where one is nothing.
+func limitAmount(l *Localizer, c rayslice.Charge) string {
 	if c == (rayslice.Charge{}) {
 		return amount(l, unitGiB, 0)
 	}
