@@ -93,7 +93,8 @@ func (s *Store) waitingOrDecided(ctx context.Context, actor rayslice.User, f App
 		WHERE r.state IN ('pending', 'returned')
 			AND ($1 OR r.team = ANY ($2))
 			AND ($3 = '' OR r.team = $3)
-			AND ($4 = '' OR strpos(lower(concat_ws(' ', r.name, r.id, u.name)), lower($4)) > 0)
+			AND ($4 = '' OR strpos(lower(r.name), lower($4)) > 0 OR strpos(r.id, lower($4)) > 0
+				OR r.owner_id IN (SELECT id FROM users WHERE strpos(lower(name), lower($4)) > 0))
 			AND ($5::timestamptz IS NULL OR (r.sent_at, r.id) > ($5, $6))
 		ORDER BY
 			r.sent_at,
@@ -105,7 +106,8 @@ func (s *Store) waitingOrDecided(ctx context.Context, actor rayslice.User, f App
 			AND r.state NOT IN ('pending', 'returned')
 			AND ($1 OR r.team = ANY ($2))
 			AND ($3 = '' OR r.team = $3)
-			AND ($4 = '' OR strpos(lower(concat_ws(' ', r.name, r.id, u.name)), lower($4)) > 0)
+			AND ($4 = '' OR strpos(lower(r.name), lower($4)) > 0 OR strpos(r.id, lower($4)) > 0
+				OR r.owner_id IN (SELECT id FROM users WHERE strpos(lower(name), lower($4)) > 0))
 			AND ($5::timestamptz IS NULL OR (r.decided_at, r.id) < ($5, $6))
 		ORDER BY
 			r.decided_at DESC,

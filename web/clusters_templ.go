@@ -1235,7 +1235,7 @@ func rowReason(row ClusterRow) rayslice.Reason {
 	switch row.Request.State {
 	case rayslice.StateProvisioning:
 		return row.Cluster.Problem
-	case rayslice.StateAttention, rayslice.StateStopping, rayslice.StateStopped, rayslice.StateRejected:
+	case rayslice.StatePending, rayslice.StateReturned, rayslice.StateAttention, rayslice.StateStopping, rayslice.StateStopped, rayslice.StateRejected:
 		return row.Request.Reason
 	}
 	return rayslice.Reason{}

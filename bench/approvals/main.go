@@ -137,23 +137,38 @@ func pages(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench
 		return err
 	}
 	defer portal.Close()
-	if o.Profile != "" {
-		file, err := os.Create(o.Profile)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		if err := pprof.StartCPUProfile(file); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	stop, err := profile(o.Profile)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	for _, who := range people[:2] { // the admin and the lead of the first team, as fill seeds them
 		if err := measureAs(portal, who, o.Pages, report); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// profile begins to write a CPU profile, unless the file has no name.
+func profile(name string) (stop func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		if err := file.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench-approvals:", err)
+		}
+	}, nil
 }
 
 // warm is how many pages are read first, to prepare statements and fill caches.
