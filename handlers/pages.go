@@ -42,10 +42,15 @@ func pathOfPage(r *http.Request) string {
 	return r.URL.Path
 }
 
-// liveFrame returns the frame with what is known about the Kubernetes cluster as a whole.
+// liveFrame returns the frame with what is known about the Kubernetes cluster as a whole, and what waits for the visitor.
 func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
 	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
-	return withFleet(s.frame(c), fleet), err
+	if err != nil {
+		return s.frame(c), err
+	}
+	frame := withFleet(s.frame(c), fleet)
+	frame.Unread, err = s.config.Store.Unread(c.Request().Context(), user(c))
+	return frame, err
 }
 
 func withFleet(frame web.Frame, fleet rayslice.Fleet) web.Frame {

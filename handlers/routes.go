@@ -41,6 +41,11 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
 	e.POST("/clusters/:id/stop", s.stopRequest, signedIn...)
 	get("/teams/:name", s.showTeam, signedIn...)
+	get(notificationsPath, s.showNotifications, signedIn...)
+	e.POST("/notifications/read", s.readNotifications, signedIn...)
+	get(settingsPath, s.showNotificationSettings, signedIn...)
+	e.POST(settingsPath, s.saveNotificationSettings, signedIn...)
+	e.POST("/account/notifications/test", s.tryNotification, signedIn...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

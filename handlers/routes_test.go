@@ -37,6 +37,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303},
 		"GET /teams/:name":         {signIn, 200, 404, 200},
 
+		"GET /notifications":               {signIn, 200, 200, 200},
+		"POST /notifications/read":         {signIn, 422, 422, 422}, // none named
+		"GET /account/notifications":       {signIn, 200, 200, 200},
+		"POST /account/notifications":      {signIn, 422, 422, 422}, // no form of webhook chosen
+		"POST /account/notifications/test": {signIn, 303, 303, 303},
+
 		"GET /api/v1/requests":           {401, 200, 200, 200},
 		"POST /api/v1/requests":          {401, 415, 415, 415}, // a form is not JSON
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200},

@@ -34,6 +34,7 @@ func Samples() []Sample {
 	all = append(all, formSamples()...)
 	all = append(all, requestSamples()...)
 	all = append(all, teamSamples()...)
+	all = append(all, notificationSamples()...)
 	return append(all, errorSamples()...)
 }
 
