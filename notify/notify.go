@@ -95,7 +95,8 @@ func (n *Notifier) Run(ctx context.Context) error {
 		err = client.Start(context.WithoutCancel(ctx))
 		if err == nil {
 			<-ctx.Done()
-			return errors.Join(ctx.Err(), client.Stop(context.WithoutCancel(ctx)))
+			_ = client.Stop(context.WithoutCancel(ctx)) // fails only when its context ends, and this one does not
+			return ctx.Err()
 		}
 		n.config.Logger.LogAttrs(ctx, slog.LevelWarn, "notifications wait for the database", slog.String("error", err.Error()))
 		timer := time.NewTimer(startAgain)

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/mail"
 	"net/url"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rayslice/rayslice/notify"
 )
 
 // Config is everything an operator sets, one line per variable. A flag wins over its variable, a variable over the
@@ -27,6 +30,12 @@ type Config struct {
 	Catalogue        string        `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
 	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, or with persona sign-in those of the demo."`
 	PersonaSignIn    bool          `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`
+	SMTPAddr         string        `env:"RAYSLICE_SMTP_ADDR" name:"smtp-addr" help:"Mail server for notifications, host:port; empty: no mail."`
+	SMTPUser         string        `env:"RAYSLICE_SMTP_USER" name:"smtp-user" help:"Name to sign in to the mail server with; empty: without signing in."`
+	SMTPPassword     string        `env:"RAYSLICE_SMTP_PASSWORD" name:"smtp-password" help:"Password for the mail server. Others on the machine can read flags: prefer the variable."`
+	SMTPFrom         string        `env:"RAYSLICE_SMTP_FROM" name:"smtp-from" help:"Sender of mail, e.g. rayslice <rayslice@example.org>. Needed with a mail server."`
+	SMTPTLS          string        `env:"RAYSLICE_SMTP_TLS" name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"How mail is encrypted on its way to the server: starttls, which must succeed; tls from the first byte; or none."`
+	WebhookAllow     string        `env:"RAYSLICE_WEBHOOK_ALLOW" help:"Private places that people's webhooks may reach, also without TLS: host names, addresses and networks, separated by commas; empty: https to the public internet only."`
 	LogLevel         string        `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
 	ShutdownTimeout  time.Duration `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
 }
@@ -40,6 +49,9 @@ func (c Config) Validate() error {
 		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
 		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
+		require(c.SMTPAddr == "" || validAddr(c.SMTPAddr), "--smtp-addr (RAYSLICE_SMTP_ADDR): %q is not host:port, e.g. mail.example.org:587", c.SMTPAddr),
+		require(c.SMTPAddr == "" || validSender(c.SMTPFrom), "--smtp-from (RAYSLICE_SMTP_FROM): %q is no address, e.g. rayslice <rayslice@example.org>", c.SMTPFrom),
+		require(validAllow(c.WebhookAllow), "--webhook-allow (RAYSLICE_WEBHOOK_ALLOW): %q is not a list of host names, addresses and networks", c.WebhookAllow),
 		require(c.ShutdownTimeout > 0, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT): must be above 0, is %s", c.ShutdownTimeout),
 	)
 }
@@ -120,4 +132,14 @@ func validBase(text string) bool {
 func validDatabase(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
+}
+
+func validSender(text string) bool {
+	_, err := mail.ParseAddress(text)
+	return err == nil
+}
+
+func validAllow(text string) bool {
+	_, err := notify.ParseAllow(text)
+	return err == nil
 }
