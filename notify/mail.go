@@ -9,6 +9,7 @@ import (
 	"net"
 	netmail "net/mail"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,8 +80,8 @@ func newMailer(m Mail, baseURL string) (*mailer, error) {
 func (m Mail) options(port int) []mail.Option {
 	options := []mail.Option{mail.WithPort(port), mail.WithTimeout(m.Timeout), mail.WithoutRset()} // one mail, one connection
 	switch m.TLS {
-	case TLSImplicit:
-		options = append(options, mail.WithSSL(), mail.WithTLSPolicy(mail.NoTLS))
+	case TLSImplicit: // see connect
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
 	case TLSNone:
 		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
 	default:
@@ -90,9 +91,37 @@ func (m Mail) options(port int) []mail.Option {
 		options = append(options, mail.WithTLSConfig(m.Config))
 	}
 	if m.User != "" {
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(m.User), mail.WithPassword(m.Password))
+		options = append(options, m.signIn(), mail.WithUsername(m.User), mail.WithPassword(m.Password))
 	}
 	return options
+}
+
+// signIn picks the best way that the server offers; in clear only ways that do not show the password.
+func (m Mail) signIn() mail.Option {
+	if m.TLS == TLSNone {
+		return mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover)
+	}
+	return mail.WithOpportunisticSMTPAuth(mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthSCRAMSHA1, mail.SMTPAuthPlain, mail.SMTPAuthLogin, mail.SMTPAuthCramMD5)
+}
+
+// connect dials the server. The connection is closed by the function, whatever becomes of the conversation, and when ctx
+// ends: go-mail leaves one open that fails before it is signed in.
+func (m *mailer) connect(ctx context.Context) (net.Conn, func(), error) {
+	dialer := &net.Dialer{Timeout: m.mail.Timeout}
+	dial := dialer.DialContext
+	if m.mail.TLS == TLSImplicit {
+		config := m.mail.Config.Clone()
+		if config == nil {
+			config = &tls.Config{ServerName: m.name}
+		}
+		dial = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", m.mail.Addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	unhook := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return conn, func() { unhook(); _ = conn.Close() }, nil // nothing more is to be said on it
 }
 
 // mailWorker mails one notice.
@@ -121,7 +150,13 @@ func (m *mailer) send(ctx context.Context, to rayslice.User, what message) error
 	if err != nil {
 		return permanent{err}
 	}
-	client, err := mail.NewClient(m.name, m.dial...)
+	conn, hangUp, err := m.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("reach the mail server: %w", err)
+	}
+	defer hangUp()
+	given := mail.WithDialContextFunc(func(context.Context, string, string) (net.Conn, error) { return conn, nil })
+	client, err := mail.NewClient(m.name, append(slices.Clone(m.dial), given)...)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,6 @@ const (
 	softStop   = 10 * time.Second // for what is being sent when the portal stops
 	jobTimeout = time.Minute      // one job
 	keepJobs   = time.Hour        // that are done; failed ones are kept for a week
-	pollEvery  = 5 * time.Second  // for jobs whose announcement was missed
 	startAgain = 5 * time.Second  // when the database was away at the start
 )
 
@@ -122,7 +121,7 @@ func (n *Notifier) client() (*river.Client[pgx.Tx], error) {
 			queueNews:    {MaxWorkers: 2},
 			queueMail:    {MaxWorkers: 2},
 			queueWebhook: {MaxWorkers: 4},
-			queueDue:     {MaxWorkers: 1},
+			queueDue:     {MaxWorkers: 1, FetchPollInterval: dueEvery / 2},
 		},
 		Workers:                     workers,
 		PeriodicJobs:                periodicJobs(),
@@ -131,7 +130,6 @@ func (n *Notifier) client() (*river.Client[pgx.Tx], error) {
 		RescueStuckJobsAfter:        5 * jobTimeout,
 		SoftStopTimeout:             softStop,
 		ReindexerSchedule:           river.NeverSchedule(),
-		FetchPollInterval:           pollEvery,
 		RetryPolicy:                 n.config.retry,
 		TestOnly:                    n.config.impatient,
 		Logger:                      n.config.Logger,
