@@ -76,10 +76,10 @@ func New(config Config) (*Notifier, error) {
 
 // Bounds of the work.
 const (
-	softStop   = 5 * time.Second  // for what is being sent when the portal stops
-	jobTimeout = time.Minute      // one job
-	keepJobs   = time.Hour        // that are done; failed ones are kept for a week
-	startAgain = 5 * time.Second  // when the database was away at the start
+	softStop   = 5 * time.Second // for what is being sent when the portal stops
+	jobTimeout = time.Minute     // one job
+	keepJobs   = time.Hour       // that are done; failed ones are kept for a week
+	startAgain = 5 * time.Second // when the database was away at the start
 )
 
 // Run works until ctx ends, then finishes what is being sent, and returns ctx's error. A database that is away is
