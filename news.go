@@ -169,7 +169,18 @@ type NotificationSettings struct {
 	WebhookForm   WebhookForm
 	WebhookSecret string     // signs the messages; never shown again
 	Muted         []NewsKind // not sent by mail or webhook
+	Failure       Reason     // why the webhook's receiver did not take the last message; zero = it did, or there was none
+	FailedAt      time.Time  // when that was
 }
+
+// Codes of why a webhook's receiver did not take a message.
+const (
+	ReasonWebhookStatus      = "webhook_status"      // it answered something else than 2xx; Args: status
+	ReasonWebhookRefused     = "webhook_refused"     // a chat robot said no; Args: number
+	ReasonWebhookPrivate     = "webhook_private"     // the address leads into a private network
+	ReasonWebhookSlow        = "webhook_slow"        // it did not answer in time
+	ReasonWebhookUnreachable = "webhook_unreachable" // it cannot be reached
+)
 
 // DefaultNotificationSettings are those of somebody who has chosen nothing.
 func DefaultNotificationSettings() NotificationSettings {

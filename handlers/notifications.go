@@ -111,7 +111,9 @@ func (s *Server) settingsPage(c echo.Context, form web.NotificationForm, now ray
 	frame, err := s.liveFrame(c)
 	frame.Path = settingsPath // the language switch does not say "saved" once more
 	form.WebhookSecret = ""   // goes in and never out
-	return web.NotificationSettingsPage{Frame: frame, Form: form, HasSecret: now.WebhookSecret != "", MailOff: !s.config.Mail}, err
+	return web.NotificationSettingsPage{
+		Frame: frame, Form: form, HasSecret: now.WebhookSecret != "", Failure: now.Failure, FailedAt: now.FailedAt, MailOff: !s.config.Mail,
+	}, err
 }
 
 // saveNotificationSettings sets how the visitor is told. A refused form comes back filled in, but for the secret.

@@ -28,6 +28,8 @@ CREATE TABLE notification_settings (
     webhook_form   text        NOT NULL DEFAULT 'generic' CHECK (webhook_form IN ('generic', 'dingtalk', 'feishu', 'slack')),
     webhook_secret text        NOT NULL DEFAULT '', -- needed in clear, to sign with
     muted          text[]      NOT NULL DEFAULT '{}',
+    failure        jsonb,                          -- why the webhook's receiver did not take the last message; null = it did
+    failed_at      timestamptz,
     changed_at     timestamptz NOT NULL DEFAULT now()
 );
 

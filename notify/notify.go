@@ -41,6 +41,7 @@ type Store interface {
 	Letter(ctx context.Context, actor rayslice.User, noticeID int64) (rayslice.Letter, error)
 	Mailed(ctx context.Context, actor rayslice.User, noticeID int64) error
 	Posted(ctx context.Context, actor rayslice.User, noticeID int64) error
+	NotPosted(ctx context.Context, actor rayslice.User, noticeID int64, why rayslice.Reason) error
 	TellEndings(ctx context.Context, actor rayslice.User) (int, error)
 	CleanNotices(ctx context.Context, actor rayslice.User, before time.Time) (int, error)
 }

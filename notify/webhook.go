@@ -75,7 +75,8 @@ func (w *webhookWorker) Work(ctx context.Context, job *river.Job[rayslice.Postin
 		return err
 	}
 	if err := n.settle("webhook", n.poster.post(ctx, letter.Settings, n.message(letter))); err != nil {
-		return err
+		// Not with ctx, which may have ended with the message's time.
+		return errors.Join(err, n.config.Store.NotPosted(context.WithoutCancel(ctx), rayslice.System, letter.Notice.ID, whyNot(err)))
 	}
 	return n.config.Store.Posted(ctx, rayslice.System, letter.Notice.ID)
 }
@@ -137,9 +138,9 @@ func (p *poster) request(ctx context.Context, settings rayslice.NotificationSett
 func taken(form rayslice.WebhookForm, status int, reply []byte) error {
 	switch {
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
-		return fmt.Errorf("the receiver answers %d", status)
+		return badStatus(status)
 	case status < 200 || status > 299:
-		return permanent{fmt.Errorf("the receiver answers %d", status)}
+		return permanent{badStatus(status)}
 	case form != rayslice.WebhookDingTalk && form != rayslice.WebhookFeishu:
 		return nil
 	}
@@ -152,10 +153,41 @@ func taken(form rayslice.WebhookForm, status int, reply []byte) error {
 	}
 	for _, code := range []*int{said.Errcode, said.Code} {
 		if code != nil && *code != 0 {
-			return fmt.Errorf("the receiver answers with its code %d", *code)
+			return refusal(*code)
 		}
 	}
 	return nil
+}
+
+// badStatus is an answer that is not 2xx.
+type badStatus int
+
+// Error names the status.
+func (s badStatus) Error() string { return fmt.Sprintf("the receiver answers %d", int(s)) }
+
+// refusal is the number by which a chat robot says no.
+type refusal int
+
+// Error names the number.
+func (r refusal) Error() string { return fmt.Sprintf("the receiver answers with its code %d", int(r)) }
+
+// whyNot returns what the person whose webhook it is hears about a failure: nothing that would tell them what else is
+// to be found at the address.
+func whyNot(err error) rayslice.Reason {
+	var status badStatus
+	var refused refusal
+	var slow net.Error
+	switch {
+	case errors.As(err, &status):
+		return rayslice.Reason{Code: rayslice.ReasonWebhookStatus, Args: map[string]any{"status": int(status)}}
+	case errors.As(err, &refused):
+		return rayslice.Reason{Code: rayslice.ReasonWebhookRefused, Args: map[string]any{"number": int(refused)}}
+	case errors.Is(err, errPrivate):
+		return rayslice.Reason{Code: rayslice.ReasonWebhookPrivate}
+	case errors.As(err, &slow) && slow.Timeout():
+		return rayslice.Reason{Code: rayslice.ReasonWebhookSlow}
+	}
+	return rayslice.Reason{Code: rayslice.ReasonWebhookUnreachable}
 }
 
 // withoutURL returns what went wrong without the address that net/http puts in front.

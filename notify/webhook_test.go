@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,11 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/rayslice/rayslice"
 )
@@ -175,6 +180,38 @@ func TestWhatReceiversAnswer(t *testing.T) {
 				t.Errorf("got %s (%v) with %d posts, want %s with 1", got, err, len(r.got()), tc.want)
 			}
 		})
+	}
+}
+
+// TestPeopleSeeWhyNot breaks a webhook and mends it.
+func TestPeopleSeeWhyNot(t *testing.T) {
+	o := open(t)
+	var status atomic.Int32
+	status.Store(http.StatusForbidden)
+	hook := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) })
+	o.choose(o.Bob, rayslice.NotificationSettings{WebhookURL: hook.URL, WebhookForm: rayslice.WebhookSlack})
+	try := func(want rayslice.Reason) {
+		t.Helper()
+		o.must(o.store.TryNotification(t.Context(), o.Bob))
+		o.untilDone()
+		settings, err := o.store.NotificationSettings(t.Context(), o.Bob)
+		if err != nil || !cmp.Equal(settings.Failure, want) || settings.FailedAt.IsZero() != want.IsZero() {
+			t.Errorf("got %+v, %v; want %v", settings, err, want)
+		}
+	}
+	o.run()
+	try(rayslice.Reason{Code: rayslice.ReasonWebhookStatus, Args: map[string]any{"status": 403}})
+	status.Store(http.StatusOK)
+	try(rayslice.Reason{})
+	for err, want := range map[error]string{
+		refusal(310000):                          rayslice.ReasonWebhookRefused,
+		permanent{&net.OpError{Err: errPrivate}}: rayslice.ReasonWebhookPrivate,
+		context.DeadlineExceeded:                 rayslice.ReasonWebhookSlow,
+		io.ErrUnexpectedEOF:                      rayslice.ReasonWebhookUnreachable,
+	} {
+		if got := whyNot(err).Code; got != want {
+			t.Errorf("%v is told as %s, want %s", err, got, want)
+		}
 	}
 }
 

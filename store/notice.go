@@ -121,21 +121,26 @@ func (s *Store) NotificationSettings(ctx context.Context, actor rayslice.User) (
 func notificationSettings(ctx context.Context, db DB, userID int64) (rayslice.NotificationSettings, error) {
 	settings := rayslice.DefaultNotificationSettings()
 	var muted []string
+	var failedAt pgtype.Timestamptz
 	err := db.QueryRow(ctx, `
 		SELECT
 			mail,
 			webhook_url,
 			webhook_form,
 			webhook_secret,
-			muted
+			muted,
+			coalesce(failure, '{}'),
+			failed_at
 		FROM notification_settings
-		WHERE user_id = $1`, userID).Scan(&settings.Mail, &settings.WebhookURL, &settings.WebhookForm, &settings.WebhookSecret, &muted)
+		WHERE user_id = $1`, userID).
+		Scan(&settings.Mail, &settings.WebhookURL, &settings.WebhookForm, &settings.WebhookSecret, &muted, &settings.Failure, &failedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return settings, nil
 	}
 	for _, kind := range muted {
 		settings.Muted = append(settings.Muted, rayslice.NewsKind(kind))
 	}
+	settings.FailedAt = failedAt.Time.UTC()
 	return settings, err
 }
 
@@ -148,7 +153,7 @@ func (s *Store) inPerson(ctx context.Context, actor rayslice.User) error {
 }
 
 // SetNotificationSettings sets how the actor wants to be told. The settings must be valid; the secret is set as it is
-// given, so whoever keeps it passes the old one on. No token may: a webhook is a way out for what the person sees.
+// given, so whoever keeps it passes the old one on. A failure is forgotten. No token may: a webhook is a way out for what the person sees.
 func (s *Store) SetNotificationSettings(ctx context.Context, actor rayslice.User, settings rayslice.NotificationSettings) error {
 	if err := s.inPerson(ctx, actor); err != nil {
 		return err
@@ -175,6 +180,8 @@ func (s *Store) SetNotificationSettings(ctx context.Context, actor rayslice.User
 				webhook_form = excluded.webhook_form,
 				webhook_secret = excluded.webhook_secret,
 				muted = excluded.muted,
+				failure = NULL,
+				failed_at = NULL,
 				changed_at = now()`,
 			actor.ID, settings.Mail, settings.WebhookURL, settings.WebhookForm, settings.WebhookSecret, muted)
 		return err

@@ -180,18 +180,36 @@ func (s *Store) Mailed(ctx context.Context, actor rayslice.User, noticeID int64)
 // Posted notes that the receiver of a webhook took a notice.
 func (s *Store) Posted(ctx context.Context, actor rayslice.User, noticeID int64) error {
 	return s.sent(ctx, actor, `
-		UPDATE notices
+		WITH posted AS (
+			UPDATE notices
+			SET
+				posted_at = now()
+			WHERE id = $1
+			RETURNING user_id
+		)
+		UPDATE notification_settings
 		SET
-			posted_at = now()
-		WHERE id = $1`, noticeID)
+			failure = NULL,
+			failed_at = NULL
+		WHERE user_id IN (SELECT user_id FROM posted) AND failure IS NOT NULL`, noticeID)
 }
 
-func (s *Store) sent(ctx context.Context, actor rayslice.User, sql string, noticeID int64) error {
+// NotPosted notes why the receiver of a webhook did not take a notice, for its person to see.
+func (s *Store) NotPosted(ctx context.Context, actor rayslice.User, noticeID int64, why rayslice.Reason) error {
+	return s.sent(ctx, actor, `
+		UPDATE notification_settings
+		SET
+			failure = $2,
+			failed_at = now()
+		WHERE user_id = (SELECT user_id FROM notices WHERE id = $1)`, noticeID, why)
+}
+
+func (s *Store) sent(ctx context.Context, actor rayslice.User, sql string, args ...any) error {
 	if !actor.System {
 		return errPortalOnly
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, sql, noticeID)
+		_, err := tx.Exec(ctx, sql, args...)
 		return err
 	})
 }

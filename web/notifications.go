@@ -27,6 +27,8 @@ type NotificationSettingsPage struct {
 	Frame
 	Form      NotificationForm
 	HasSecret bool            // there is one, which is not shown
+	Failure   rayslice.Reason // why the webhook's receiver did not take the last message; zero = it did
+	FailedAt  time.Time
 	Problem   *rayslice.Error // why the form came back; nil = it did not
 	MailOff   bool            // the portal has no mail server
 	Saved     bool            // ?saved=1

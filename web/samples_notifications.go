@@ -69,15 +69,16 @@ func notificationSamples() []Sample {
 			return NotificationsView(p)
 		}},
 		{"notification-settings", func(f Frame) templ.Component { return NotificationSettingsView(settings(f)) }},
-		{"notification-settings-saved", func(f Frame) templ.Component {
+		{"notification-settings-failing", func(f Frame) templ.Component {
 			p := settings(f)
-			p.Saved, p.HasSecret = true, true
+			p.HasSecret = true
+			p.Failure, p.FailedAt = rayslice.Reason{Code: rayslice.ReasonWebhookRefused, Args: map[string]any{"number": 310000}}, f.Now.Add(-4*time.Minute)
 			p.Form.WebhookURL, p.Form.WebhookForm, p.Form.Send = "https://oapi.dingtalk.com/robot/send?access_token=0123456789", "dingtalk", p.Form.Send[2:]
 			return NotificationSettingsView(p)
 		}},
 		{"notification-settings-tested", func(f Frame) templ.Component {
 			p := settings(f)
-			p.Tested, p.Form.WebhookURL = true, "https://hooks.example.org/rayslice"
+			p.Saved, p.Tested, p.Form.WebhookURL = true, true, "https://hooks.example.org/rayslice"
 			return NotificationSettingsView(p)
 		}},
 		{"notification-settings-wrong", func(f Frame) templ.Component {
