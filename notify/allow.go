@@ -80,7 +80,7 @@ var (
 
 // dialer returns a dial function that looks at every address after the name was looked up and right before it is
 // connected to, so that no second look-up can put another in its place. In clear it goes to allowed places only.
-func (a Allow) dialer(resolver *net.Resolver, clear bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+func (a Allow) dialer(resolver *net.Resolver, inClear bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	check := func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		found, err := netip.ParseAddrPort(address)
 		switch {
@@ -88,7 +88,7 @@ func (a Allow) dialer(resolver *net.Resolver, clear bool) func(ctx context.Conte
 			return nil
 		case err != nil || !public(found.Addr()):
 			return errPrivate
-		case clear:
+		case inClear:
 			return errClear
 		}
 		return nil

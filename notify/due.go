@@ -32,10 +32,10 @@ func (clean) Kind() string { return "clean" }
 // periodicJobs do not pile up: one that waits stands for the next.
 func periodicJobs() []*river.PeriodicJob {
 	every := func(interval time.Duration, args river.JobArgs) *river.PeriodicJob {
-		make := func() (river.JobArgs, *river.InsertOpts) {
+		job := func() (river.JobArgs, *river.InsertOpts) {
 			return args, &river.InsertOpts{Queue: queueDue, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByPeriod: interval}}
 		}
-		return river.NewPeriodicJob(river.PeriodicInterval(interval), make, &river.PeriodicJobOpts{RunOnStart: true})
+		return river.NewPeriodicJob(river.PeriodicInterval(interval), job, &river.PeriodicJobOpts{RunOnStart: true})
 	}
 	return []*river.PeriodicJob{every(dueEvery, due{}), every(cleanEvery, clean{})}
 }

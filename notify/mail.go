@@ -138,7 +138,7 @@ func (w *mailWorker) Work(ctx context.Context, job *river.Job[rayslice.Mailing])
 	if err != nil || !wanted || letter.Mailed || !letter.Settings.Mail || n.mailer == nil {
 		return err
 	}
-	if err := n.settle("mail", n.mailer.send(ctx, letter.User, n.message(letter))); err != nil {
+	if err := n.settle(ctx, "mail", letter.Notice.ID, n.mailer.send(ctx, letter.User, n.message(letter))); err != nil {
 		return err
 	}
 	return n.config.Store.Mailed(ctx, rayslice.System, letter.Notice.ID)

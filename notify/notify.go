@@ -133,7 +133,7 @@ func (n *Notifier) client() (*river.Client[pgx.Tx], error) {
 		ReindexerSchedule:           river.NeverSchedule(),
 		RetryPolicy:                 n.config.retry,
 		TestOnly:                    n.config.impatient,
-		Logger:                      n.config.Logger,
+		Logger:                      slog.New(warnings{n.config.Logger.Handler()}),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("notifications: %w", err)
@@ -197,20 +197,37 @@ func (p permanent) Error() string { return p.err.Error() }
 // Unwrap returns the refusal.
 func (p permanent) Unwrap() error { return p.err }
 
-// settle counts how a sending ended and tells river whether another try makes sense.
-func (n *Notifier) settle(channel string, err error) error {
-	var final permanent
-	switch {
-	case err == nil:
+// settle counts and logs how a sending ended, and tells river whether another try makes sense.
+func (n *Notifier) settle(ctx context.Context, channel string, noticeID int64, err error) error {
+	if err == nil {
 		n.metrics.sent.WithLabelValues(channel, "sent").Inc()
 		return nil
-	case errors.As(err, &final):
-		n.metrics.sent.WithLabelValues(channel, "refused").Inc()
-		return river.JobCancel(err)
 	}
-	n.metrics.sent.WithLabelValues(channel, "failed").Inc()
-	return err
+	outcome, result := "failed", err
+	if errors.As(err, new(permanent)) {
+		outcome, result = "refused", river.JobCancel(err)
+	}
+	n.metrics.sent.WithLabelValues(channel, outcome).Inc()
+	n.config.Logger.LogAttrs(ctx, slog.LevelWarn, "a notification was not sent", slog.String("channel", channel),
+		slog.Int64("notice", noticeID), slog.Bool("tried_again", outcome == "failed"), slog.String("error", err.Error()))
+	return result
 }
+
+// warnings passes on what is worth a warning: river counts its jobs aloud.
+type warnings struct{ slog.Handler }
+
+// Enabled reports whether a line of the level is written.
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs keeps to warnings.
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps to warnings.
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
 // resolverOf returns r, or the system's.
 func resolverOf(r *net.Resolver) *net.Resolver {

@@ -47,11 +47,11 @@ func newPoster(w Webhook) *poster {
 }
 
 // client follows no redirect and uses no proxy, which would look names up where nobody checks what comes out.
-func (w Webhook) client(clear bool) *http.Client {
+func (w Webhook) client(inClear bool) *http.Client {
 	return &http.Client{
 		Timeout: w.Timeout,
 		Transport: &http.Transport{
-			DialContext:            w.Allow.dialer(w.Resolver, clear),
+			DialContext:            w.Allow.dialer(w.Resolver, inClear),
 			TLSClientConfig:        w.TLS,
 			DisableKeepAlives:      true,
 			MaxResponseHeaderBytes: maxReply,
@@ -74,7 +74,7 @@ func (w *webhookWorker) Work(ctx context.Context, job *river.Job[rayslice.Postin
 	if err != nil || !wanted || letter.Posted || letter.Settings.WebhookURL == "" {
 		return err
 	}
-	if err := n.settle("webhook", n.poster.post(ctx, letter.Settings, n.message(letter))); err != nil {
+	if err := n.settle(ctx, "webhook", letter.Notice.ID, n.poster.post(ctx, letter.Settings, n.message(letter))); err != nil {
 		// Not with ctx, which may have ended with the message's time.
 		return errors.Join(err, n.config.Store.NotPosted(context.WithoutCancel(ctx), rayslice.System, letter.Notice.ID, whyNot(err)))
 	}

@@ -64,9 +64,29 @@ func holders(ctx context.Context, tx pgx.Tx, role rayslice.Role, team string, ex
 
 // writeNotices writes the notices that are missing, and their jobs.
 func writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) (int, error) {
-	reason, err := reasonJSON(n.Reason)
+	notices, err := insertNotices(ctx, tx, newsID, n, recipients)
 	if err != nil {
 		return 0, err
+	}
+	for _, notice := range notices {
+		settings, err := notificationSettings(ctx, tx, notice.UserID)
+		if err != nil {
+			return 0, err
+		}
+		if err := send(ctx, tx, notice.ID, n.Code, settings); err != nil {
+			return 0, err
+		}
+	}
+	return len(notices), nil
+}
+
+// writtenNotice is a notice that was not there before.
+type writtenNotice struct{ ID, UserID int64 }
+
+func insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) ([]writtenNotice, error) {
+	reason, err := reasonJSON(n.Reason)
+	if err != nil {
+		return nil, err
 	}
 	if n.Args == nil {
 		n.Args = map[string]any{}
@@ -100,21 +120,7 @@ func writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News,
 		RETURNING
 			id,
 			user_id`, recipients, newsID, n.At, n.Code, n.Team, n.RequestID, n.Args, reason, n.Link())
-	type written struct{ ID, UserID int64 }
-	notices, err := pgx.CollectRows(rows, pgx.RowToStructByPos[written])
-	if err != nil {
-		return 0, err
-	}
-	for _, notice := range notices {
-		settings, err := notificationSettings(ctx, tx, notice.UserID)
-		if err != nil {
-			return 0, err
-		}
-		if err := send(ctx, tx, notice.ID, n.Code, settings); err != nil {
-			return 0, err
-		}
-	}
-	return len(notices), nil
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[writtenNotice])
 }
 
 // send puts the mail and the webhook of a notice into the outbox, as far as its person wants them.
