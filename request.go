@@ -3,7 +3,6 @@ package rayslice
 import (
 	"crypto/rand"
 	"encoding/json"
-	"math"
 	"strings"
 	"time"
 )
@@ -50,11 +49,7 @@ func (r *Reason) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, (*plain)(r)); err != nil {
 		return err
 	}
-	for name, value := range r.Args {
-		if f, ok := value.(float64); ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			r.Args[name] = int(f)
-		}
-	}
+	wholeNumbers(r.Args)
 	return nil
 }
 

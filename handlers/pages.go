@@ -42,7 +42,7 @@ func pathOfPage(r *http.Request) string {
 	return r.URL.Path
 }
 
-// liveFrame returns the frame with what is known about the Kubernetes cluster as a whole.
+// liveFrame returns the frame with what is known about the Kubernetes cluster as a whole, and what waits for the visitor.
 func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
 	frame, _, err := s.frameAndFleet(c)
 	return frame, err
@@ -56,7 +56,10 @@ func (s *Server) frameAndFleet(c echo.Context) (web.Frame, rayslice.Fleet, error
 		return web.Frame{}, fleet, err
 	}
 	frame := withFleet(s.frame(c), fleet)
-	frame.Waiting, err = s.config.Store.Waiting(ctx, user(c))
+	if frame.Waiting, err = s.config.Store.Waiting(ctx, user(c)); err != nil {
+		return frame, fleet, err
+	}
+	frame.Unread, err = s.config.Store.Unread(ctx, user(c))
 	return frame, fleet, err
 }
 

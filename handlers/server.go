@@ -34,6 +34,9 @@ type Config struct {
 	Version     string
 	PublicURL   string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
 	BaseContext context.Context // optional: when it ends, so do the event streams
+
+	Mail         bool                   // there is a mail server for notifications
+	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"
 }
 
 // Health is what the cluster side says about itself. The zero Health means: nothing read yet.

@@ -166,6 +166,7 @@ func (s *Server) setLanguage(c echo.Context) error {
 		Name: languageCookie, Value: chosen, Path: "/", MaxAge: 365 * 24 * 3600,
 		HttpOnly: true, Secure: s.sessions.Cookie.Secure, SameSite: http.SameSiteLaxMode,
 	})
+	s.rememberLanguage(c, chosen)
 	return c.Redirect(http.StatusSeeOther, localPath(form.Get("next")))
 }
 

@@ -117,7 +117,13 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 			return err
 		}
 		notify(tx, Change{Kind: KindRequest, ID: created.ID})
-		return n.draft.CheckPurpose(why) // last: what does not fit needs no purpose
+		if err := n.draft.CheckPurpose(why); err != nil { // last: what does not fit needs no purpose
+			return err
+		}
+		if created.State != rayslice.StatePending { // nobody is told of what starts at once
+			return nil
+		}
+		return tellWaiting(ctx, tx, n.id, moved{team: n.draft.Team, name: n.draft.Name, ownerID: n.actor.ID, owner: n.actor.Name}, why)
 	})
 	if err == nil {
 		err = s.announce(ctx, changes)

@@ -210,14 +210,18 @@ func replaceDraft(ctx context.Context, tx pgx.Tx, r rayslice.Request, draft rays
 }
 
 // settle approves a pending request that starts at once; one that waits for a lead only gets its reason, which is no
-// transition.
+// transition, and the leads are told. Nobody is told of what starts at once, so that path puts nothing into the outbox.
 func settle(ctx context.Context, tx pgx.Tx, id string, why rayslice.Reason) error {
 	c := change{id: id, from: rayslice.StatePending, to: rayslice.StatePending, reason: why}
 	if why.Code == rayslice.ReasonAutoApproved {
 		c.to = rayslice.StateApproved
 		return transition(ctx, tx, rayslice.System, c)
 	}
-	if _, err := updateState(ctx, tx, c); err != nil {
+	m, err := updateState(ctx, tx, c)
+	if err != nil {
+		return err
+	}
+	if err := tellWaiting(ctx, tx, id, m, why); err != nil {
 		return err
 	}
 	notify(tx, Change{Kind: KindRequest, ID: c.id})

@@ -75,20 +75,23 @@ func stopRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string)
 }
 
 // transition is the only place where a request changes its state: guarded by the state it comes from, with its audit
-// entry, its times, the release when nothing can follow, and the notification.
+// entry, its times, the release when nothing can follow, the news for its owner, and the notification.
 func transition(ctx context.Context, tx pgx.Tx, actor rayslice.User, c change) error {
 	if !c.legal() {
 		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "transition_not_allowed", Args: map[string]any{"from": c.from, "to": c.to}}
 	}
-	team, err := updateState(ctx, tx, c)
+	m, err := updateState(ctx, tx, c)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return conflict(ctx, tx, c)
 	}
 	if err != nil {
 		return err
 	}
-	entry := rayslice.AuditEntry{Action: c.action(), RequestID: c.id, Team: team, From: c.from, To: c.to, Reason: c.reason}
+	entry := rayslice.AuditEntry{Action: c.action(), RequestID: c.id, Team: m.team, From: c.from, To: c.to, Reason: c.reason}
 	if err := audit(ctx, tx, actor, entry); err != nil {
+		return err
+	}
+	if err := tellMove(ctx, tx, actor, c, m); err != nil {
 		return err
 	}
 	if c.to.Final() {
@@ -123,12 +126,23 @@ func (c change) action() string {
 	return "transition"
 }
 
-// updateState returns the request's team, or pgx.ErrNoRows when it is not in c.from. A stopped request keeps the reason it
-// was stopped for.
-func updateState(ctx context.Context, tx pgx.Tx, c change) (team string, err error) {
+// moved is what is to be known about a request that changed its state.
+type moved struct {
+	team       string
+	name       string
+	ownerID    int64
+	owner      string
+	decidedBy  string
+	smaller    bool // less than was asked for has been granted
+	firstReady bool // it is ready, for the first time
+}
+
+// updateState returns what it moved, or pgx.ErrNoRows when the request is not in c.from. A stopped request keeps the
+// reason it was stopped for.
+func updateState(ctx context.Context, tx pgx.Tx, c change) (m moved, err error) {
 	reason, err := reasonJSON(c.reason)
 	if err != nil {
-		return "", err
+		return m, err
 	}
 	err = tx.QueryRow(ctx, `
 		UPDATE requests
@@ -146,8 +160,17 @@ func updateState(ctx context.Context, tx pgx.Tx, c change) (team string, err err
 			stopping_at = CASE WHEN $3 = 'stopping' THEN coalesce(stopping_at, now()) ELSE stopping_at END,
 			stopped_at = CASE WHEN $3 = 'stopped' THEN now() ELSE stopped_at END
 		WHERE id = $1 AND state = $2
-		RETURNING team`, c.id, c.from, c.to, reason, c.clusterUID, c.decidedBy, c.answer).Scan(&team)
-	return team, err
+		RETURNING
+			team,
+			name,
+			owner_id,
+			(SELECT name FROM users WHERE id = owner_id),
+			decided_by,
+			asked IS NOT NULL,
+			coalesce(ready_at = now(), false)`,
+		c.id, c.from, c.to, reason, c.clusterUID, c.decidedBy, c.answer).
+		Scan(&m.team, &m.name, &m.ownerID, &m.owner, &m.decidedBy, &m.smaller, &m.firstReady)
+	return m, err
 }
 
 // conflict says why a request could not be moved: its state is another by now, or it does not exist.

@@ -135,6 +135,15 @@ func addComputedKeys(wanted map[string]string) {
 		add("mode_", string(m))
 	}
 	add("role_", string(rayslice.RoleMember), string(rayslice.RoleLead))
+	for _, k := range append(rayslice.NewsKinds(), rayslice.NewsTryMessage) {
+		add("notice_", string(k))
+	}
+	for _, k := range rayslice.NewsKinds() {
+		add("news_", string(k))
+	}
+	for _, f := range rayslice.WebhookForms() {
+		add("form_", string(f))
+	}
 	add("phase_", "pending", "running", "succeeded", "failed")
 	add("status_", "403", "404", "422", "503")
 	add("now_", "rejected", "cancelled")

@@ -29,6 +29,7 @@ type Frame struct {
 	RequestID   string            // id of this HTTP request, shown on error pages
 	DataAge     time.Duration     // age of what Kubernetes reported; a banner appears from StaleAfter on
 	DataUnknown bool              // nothing was read from Kubernetes yet
+	Unread      int               // notices that the user has not read, up to 100
 	Problems    []rayslice.Reason // of the Kubernetes cluster as a whole, e.g. no operator
 	Waiting     int               // requests this user may decide; counted up to 100
 }

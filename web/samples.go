@@ -41,6 +41,7 @@ func Samples() []Sample {
 	all = append(all, rulesSamples()...)
 	all = append(all, auditSamples()...)
 	all = append(all, adminSamples()...)
+	all = append(all, notificationSamples()...)
 	return append(all, errorSamples()...)
 }
 

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/mail"
 	"net/url"
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rayslice/rayslice/notify"
 )
 
 // Config is everything an operator sets, one line per variable. A flag wins over its variable, a variable over the
@@ -36,6 +39,12 @@ type Config struct {
 	OIDCGroups       string        `env:"RAYSLICE_OIDC_GROUPS" name:"oidc-groups" type:"path" help:"YAML file that says which roles a group gives; empty: groups do not count."`
 	OIDCAdmins       []string      `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that become administrators at sign-in, whatever their groups, with commas between; for the first one."`
 	OIDCTrustEmail   bool          `env:"RAYSLICE_OIDC_TRUST_EMAIL" name:"oidc-trust-email" default:"false" negatable:"" help:"Keep e-mail addresses although the identity provider does not say that it verified them, e.g. Microsoft Entra ID."`
+	SMTPAddr         string        `env:"RAYSLICE_SMTP_ADDR" name:"smtp-addr" help:"Mail server for notifications, host:port; empty: no mail."`
+	SMTPUser         string        `env:"RAYSLICE_SMTP_USER" name:"smtp-user" help:"Name to sign in to the mail server with; empty: without signing in."`
+	SMTPPassword     string        `env:"RAYSLICE_SMTP_PASSWORD" name:"smtp-password" help:"Password for the mail server. Others on the machine can read flags: prefer the variable."`
+	SMTPFrom         string        `env:"RAYSLICE_SMTP_FROM" name:"smtp-from" help:"Sender of mail, e.g. rayslice <rayslice@example.org>. Needed with a mail server."`
+	SMTPTLS          string        `env:"RAYSLICE_SMTP_TLS" name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"How mail is encrypted on its way to the server: starttls, which must succeed; tls from the first byte; or none."`
+	WebhookAllow     string        `env:"RAYSLICE_WEBHOOK_ALLOW" help:"Private places that people's webhooks may reach, also without TLS: host names, addresses and networks, separated by commas; empty: https to the public internet only."`
 	LogLevel         string        `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
 	ShutdownTimeout  time.Duration `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
 }
@@ -52,6 +61,9 @@ func (c Config) Validate() error {
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
 		require(c.OIDCIssuer == "" || validIssuer(c.OIDCIssuer), "--oidc-issuer (RAYSLICE_OIDC_ISSUER): %q is not an https address, or http on this machine", c.OIDCIssuer),
 		require((c.OIDCIssuer == "") == (c.OIDCClientID == ""), "--oidc-client-id (RAYSLICE_OIDC_CLIENT_ID): goes with RAYSLICE_OIDC_ISSUER; set both or neither"),
+		require(c.SMTPAddr == "" || validAddr(c.SMTPAddr), "--smtp-addr (RAYSLICE_SMTP_ADDR): %q is not host:port, e.g. mail.example.org:587", c.SMTPAddr),
+		require(c.SMTPAddr == "" || validSender(c.SMTPFrom), "--smtp-from (RAYSLICE_SMTP_FROM): %q is no address, e.g. rayslice <rayslice@example.org>", c.SMTPFrom),
+		require(validAllow(c.WebhookAllow), "--webhook-allow (RAYSLICE_WEBHOOK_ALLOW): %q is not a list of host names, addresses and networks", c.WebhookAllow),
 		require(c.ShutdownTimeout > 0, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT): must be above 0, is %s", c.ShutdownTimeout),
 	)
 }
@@ -132,4 +144,14 @@ func validBase(text string) bool {
 func validDatabase(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql")
+}
+
+func validSender(text string) bool {
+	_, err := mail.ParseAddress(text)
+	return err == nil
+}
+
+func validAllow(text string) bool {
+	_, err := notify.ParseAllow(text)
+	return err == nil
 }

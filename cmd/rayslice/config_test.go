@@ -44,7 +44,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	want := Config{
 		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", HeadAccess: "auto", QPS: 200, Burst: 400,
-		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
+		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", SMTPTLS: "starttls", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)

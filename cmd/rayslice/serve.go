@@ -21,6 +21,7 @@ import (
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/handlers"
 	"github.com/rayslice/rayslice/k8s"
+	"github.com/rayslice/rayslice/notify"
 	"github.com/rayslice/rayslice/store"
 )
 
@@ -31,6 +32,8 @@ type portal struct {
 	store      *store.Store
 	sessions   *pgxpool.Pool
 	controller *k8s.Controller
+	notifier   *notify.Notifier
+	outbox     *pgxpool.Pool // of the notifier
 	handler    *handlers.Server
 	token      string // of the demo's first persona; "" = none
 }
@@ -90,10 +93,18 @@ func (p *portal) open(ctx context.Context) error {
 	if err := p.openController(catalogue, registry); err != nil {
 		return err
 	}
+	if err := p.openNotifier(ctx, registry); err != nil {
+		return err
+	}
+	allow, err := notify.ParseAllow(p.config.WebhookAllow)
+	if err != nil {
+		return err
+	}
 	p.handler, err = handlers.New(handlers.Config{
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
+		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
 }
@@ -110,12 +121,7 @@ func (p *portal) openStore(ctx context.Context) error {
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
 		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 	}
-	pool, err := pgxpool.ParseConfig(p.config.DatabaseURL)
-	if err != nil {
-		return err
-	}
-	pool.MaxConns = 4
-	if p.sessions, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
+	if p.sessions, err = p.openPool(ctx, 4); err != nil {
 		return err
 	}
 	p.warnOfOpenAudit(ctx)
@@ -127,6 +133,16 @@ func (p *portal) warnOfOpenAudit(ctx context.Context) {
 	if open, err := p.store.AuditIsOpen(ctx); err == nil && open {
 		p.logger.Warn("the portal's database role could change the audit log: give it a role of its own and set RAYSLICE_MIGRATE_URL (docs/configuration.md, Two database roles)")
 	}
+}
+
+// openPool opens a small pool beside the store's.
+func (p *portal) openPool(ctx context.Context, connections int32) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(p.config.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = connections
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 // seed adds the configured teams and people, and in the demo a token for the first persona.
@@ -200,7 +216,8 @@ func (p *portal) announce(addr net.Addr) {
 	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
 }
 
-// run serves until ctx ends or a part fails, then stops: event streams first, then HTTP, then the reconciler.
+// run serves until ctx ends or a part fails, then stops: event streams first, then HTTP, then the reconciler and the
+// notifier, each of which finishes what it does.
 func (p *portal) run(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)}
@@ -209,6 +226,7 @@ func (p *portal) run(ctx context.Context, listener net.Listener) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(p.controller.Run(reconciling), context.Canceled) })
+	group.Go(func() error { return ignore(p.notifier.Run(reconciling), context.Canceled) })
 	group.Go(func() error { return ignore(p.store.Listen(reconciling, p.wake), context.Canceled) })
 	group.Go(func() error {
 		<-failed.Done()
@@ -239,6 +257,9 @@ func (p *portal) close() {
 	}
 	if p.sessions != nil {
 		p.sessions.Close()
+	}
+	if p.outbox != nil {
+		p.outbox.Close()
 	}
 	if p.store != nil {
 		p.store.Close()
