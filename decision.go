@@ -1,6 +1,7 @@
 package rayslice
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,21 @@ func (d Decision) Validate() error {
 		v.bad("terms", CodeUnknownField, nil)
 	}
 	return Invalid(v.fields...)
+}
+
+// MadeOf reports whether the request is what the decision makes of it: sent twice, it counts once.
+func (d Decision) MadeOf(r Request) bool {
+	if r.Revision != d.Revision || r.Answer != d.Answer {
+		return false
+	}
+	switch d.Verdict {
+	case VerdictReject:
+		return r.State == StateRejected
+	case VerdictApprove:
+		granted := r.Draft.AsAsked()
+		return !r.EndsAt.IsZero() && (d.Terms == nil || d.Terms.Hours == granted.Hours && slices.Equal(d.Terms.Groups, granted.Groups))
+	}
+	return false
 }
 
 // State returns the state the verdict leads to.

@@ -260,9 +260,6 @@ func (s *Server) decideRequest(c echo.Context) error {
 		return s.refuseDecision(c, form, invalid)
 	}
 	decided, err := s.config.Store.DecideRequest(c.Request().Context(), decider(c), row.Request.ID, decision)
-	if err != nil && decidedSo(row, decision, user(c)) {
-		decided, err = row.Request, nil // the second click of two
-	}
 	if err != nil {
 		return s.refuseDecision(c, form, err)
 	}
@@ -270,21 +267,6 @@ func (s *Server) decideRequest(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, "/clusters/"+decided.ID)
 	}
 	return c.Redirect(http.StatusSeeOther, "/approvals?done="+decided.ID)
-}
-
-// decidedSo reports whether the very same decision has been carried out already, for the same person.
-func decidedSo(row web.ApprovalRow, d rayslice.Decision, actor rayslice.User) bool {
-	r := row.Request
-	if row.Refusal != nil || r.DecidedBy != actor.Name || r.Revision != d.Revision || r.Answer != d.Answer {
-		return false
-	}
-	switch d.Verdict {
-	case rayslice.VerdictReject:
-		return r.State == rayslice.StateRejected
-	case rayslice.VerdictApprove:
-		return !r.EndsAt.IsZero() && (d.Terms == nil || slices.Equal(d.Terms.Groups, r.Draft.AsAsked().Groups) && d.Terms.Hours == r.Draft.Hours)
-	}
-	return false
 }
 
 // refuseDecision answers with the request as it is now and the form as it was typed. It then carries the present revision:

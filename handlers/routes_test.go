@@ -70,7 +70,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /notifications/read":                      {signIn, 422, 422, 422, 422, 422, 422}, // none named
 		"GET /account/notifications":                    {signIn, 200, 200, 200, 200, 200, 200},
 		"POST /account/notifications":                   {signIn, 422, 422, 422, 422, 422, 422}, // no form of webhook chosen
-		"POST /account/notifications/test":              {signIn, 303, 303, 303, 303, 303, 303},
+		"POST /account/notifications/test":              {signIn, 303, 303, 303, 303, 403, 403},
 		"GET /admin/people":                             {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/people/:user":                       {signIn, 403, 403, 403, 200, 403, 403},
 		"POST /admin/people/:user/roles":                {signIn, 403, 403, 403, 422, 403, 403}, // no role chosen
@@ -80,7 +80,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /admin/people/:user/tokens/:token/revoke": {signIn, 403, 403, 403, 303, 403, 403},
 		"POST /admin/people/:user/sessions/end":         {signIn, 403, 403, 403, 303, 403, 403},
 
-		"GET /clusters/:id/edit":     {signIn, 409, 404, 403, 403, 409, 409}, // it is decided already
+		"GET /clusters/:id/edit":     {signIn, 409, 404, 403, 403, 403, 409}, // it is decided already
 		"POST /clusters/:id/edit":    {signIn, 409, 404, 403, 403, 403, 409},
 		"POST /clusters/:id/preview": {signIn, 422, 404, 403, 403, 403, 422},
 		"POST /clusters/:id/reply":   {signIn, 409, 404, 403, 403, 403, 409},

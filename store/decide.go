@@ -49,7 +49,7 @@ func decideRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, err
 	}
 	if err := stillUndecided(r, d.Revision); err != nil {
-		if r.State == d.Verdict.State() && decidedBy(ctx, tx, actor, r) {
+		if d.MadeOf(r) && decidedBy(ctx, tx, actor, r) {
 			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
 		}
 		return r, err
