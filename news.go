@@ -101,6 +101,8 @@ func (n News) Link() string {
 		return "/account"
 	case n.Code == NewsTryMessage:
 		return "/account/notifications"
+	case n.Code == NewsRaiseAsked:
+		return "/admin/raises"
 	case n.Team != "":
 		return "/teams/" + url.PathEscape(n.Team)
 	}

@@ -16,7 +16,7 @@ func Grant(ctx context.Context, url, role string) error {
 	if err != nil {
 		return fmt.Errorf("reach the database: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the grants are committed or not
+	defer conn.Close(context.WithoutCancel(ctx))
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var owner, schema string
 		if err := tx.QueryRow(ctx, `SELECT current_user, current_schema()`).Scan(&owner, &schema); err != nil || owner == role {

@@ -116,6 +116,11 @@ func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslic
 		if id, fresh, err = insertRaise(ctx, tx, actor, draft); err != nil || !fresh {
 			return err
 		}
+		news := rayslice.News{Code: rayslice.NewsRaiseAsked, Team: draft.Team, By: actor.ID,
+			Args: map[string]any{"who": actor.Name, "gib": draft.Charge.GiB, "cards": draft.Charge.Cards, "purpose": draft.Purpose}}
+		if err := tell(ctx, tx, news); err != nil {
+			return err
+		}
 		reason := raiseReason(rayslice.ReasonRaiseAsked, draft.Charge, draft.Until, "purpose", draft.Purpose)
 		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "ask_raise", Team: draft.Team, Reason: reason})
 	})
@@ -287,5 +292,21 @@ func closeRaise(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.
 	default:
 		entry.Action, entry.Reason = "withdraw_raise", raiseReason(rayslice.ReasonRaiseWithdrawn, r.Charge, r.Until, "", "")
 	}
+	if err := tellRaise(ctx, tx, actor, r, to, d); err != nil {
+		return err
+	}
 	return changedTeam(ctx, tx, actor, entry)
+}
+
+// tellRaise tells the team's leads what became of a raise; whoever withdrew it knows.
+func tellRaise(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Raise, to rayslice.RaiseState, d rayslice.RaiseDecision) error {
+	code, amount := rayslice.NewsRaiseDenied, r.Charge
+	switch to {
+	case rayslice.RaiseGranted:
+		code, amount = rayslice.NewsRaiseGranted, d.Charge
+	case rayslice.RaiseWithdrawn:
+		return nil
+	}
+	return tell(ctx, tx, rayslice.News{Code: code, Team: r.Team, By: actor.ID,
+		Args: map[string]any{"who": actor.Name, "gib": amount.GiB, "cards": amount.Cards, "answer": d.Answer}})
 }

@@ -24,9 +24,9 @@ func TestRaiseIsDecidedOnce(t *testing.T) {
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
 	week := time.Now().AddDate(0, 0, 7)
 	_, err := s.AskRaise(t.Context(), people.Ada, rayslice.RaiseDraft{Team: "vision", Charge: rayslice.Charge{GiB: 8}, Purpose: "more"})
-	refusal(t, err, rayslice.KindForbidden)
+	wantKind(t, err, rayslice.KindForbidden)
 	_, err = s.AskRaise(t.Context(), people.Lea, rayslice.RaiseDraft{Team: "speech", Charge: rayslice.Charge{GiB: 8}, Purpose: "more"})
-	refusal(t, err, rayslice.KindNotFound)
+	wantKind(t, err, rayslice.KindNotFound)
 
 	r := mustAsk(t, s, people.Lea, rayslice.Charge{GiB: 16}, week)
 	grant := rayslice.RaiseDecision{Grant: true, Charge: rayslice.Charge{GiB: 8}, Until: week.AddDate(0, 0, -1), Answer: "half of it"}
@@ -37,7 +37,7 @@ func TestRaiseIsDecidedOnce(t *testing.T) {
 		}
 	}
 	_, err = s.DecideRaise(t.Context(), people.Sam, r.ID, grant)
-	refusal(t, err, rayslice.KindNotFound)
+	wantKind(t, err, rayslice.KindNotFound)
 	more := grant
 	more.Charge.GiB = 17
 	_, err = s.DecideRaise(t.Context(), people.Root, r.ID, more)
@@ -54,7 +54,7 @@ func TestRaiseIsDecidedOnce(t *testing.T) {
 			t.Errorf("second decision: %v", e)
 		}
 	}
-	refusal(t, s.WithdrawRaise(t.Context(), people.Lea, r.ID), rayslice.KindConflict)
+	wantKind(t, s.WithdrawRaise(t.Context(), people.Lea, r.ID), rayslice.KindConflict)
 	wantLimit(t, s, "vision", rayslice.Charge{GiB: 32})
 	for action, n := range map[string]int{"ask_raise": 1, "grant_raise": 1, "deny_raise": 0, "withdraw_raise": 0, "refuse": 3} {
 		wantLogged(t, s, people.Root, action, n)
@@ -104,9 +104,9 @@ func TestRaisesArePagedAndKeptApart(t *testing.T) {
 		t.Errorf("another team sees %+v, %v", theirs, err)
 	}
 	_, err = s.Raises(t.Context(), people.Sam, store.RaiseFilter{Team: "vision"})
-	refusal(t, err, rayslice.KindNotFound)
+	wantKind(t, err, rayslice.KindNotFound)
 	_, err = s.Raise(t.Context(), people.Sam, first.Raises[0].ID)
-	refusal(t, err, rayslice.KindNotFound)
+	wantKind(t, err, rayslice.KindNotFound)
 }
 
 // TestARaiseReturnsByItself looks at the limit through the charge, the quota and the sweep, each before anybody else has.
@@ -170,7 +170,7 @@ func TestARaiseEndsWithinTheSecond(t *testing.T) {
 	storetest.Exec(t, `SELECT pg_sleep_until(max(until_at)) FROM grants`)
 	wantLimit(t, s, "vision", rayslice.Charge{GiB: 8})
 	_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 4), "")
-	refusal(t, err, rayslice.KindOverQuota)
+	wantKind(t, err, rayslice.KindOverQuota)
 	wantUsed(t, s, rayslice.Charge{GiB: 16}) // more than the limit, and it runs on
 }
 
@@ -179,9 +179,9 @@ func TestARaiseIsTakenBackEarly(t *testing.T) {
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
 	grant := grantUntil(t, s, people, time.Now().AddDate(0, 0, 9)).Grant.ID
-	refusal(t, s.EndGrant(t.Context(), people.Sam, grant), rayslice.KindNotFound)
-	refusal(t, s.EndGrant(t.Context(), people.Lea, grant), rayslice.KindForbidden)
-	refusal(t, s.EndGrant(t.Context(), people.Root, grant+100), rayslice.KindNotFound)
+	wantKind(t, s.EndGrant(t.Context(), people.Sam, grant), rayslice.KindNotFound)
+	wantKind(t, s.EndGrant(t.Context(), people.Lea, grant), rayslice.KindForbidden)
+	wantKind(t, s.EndGrant(t.Context(), people.Root, grant+100), rayslice.KindNotFound)
 	if err := s.EndGrant(t.Context(), people.Root, grant); err != nil {
 		t.Fatal(err)
 	}

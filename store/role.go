@@ -104,6 +104,9 @@ func insertRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
+	if err := tellRole(ctx, tx, actor, g, g.Role); err != nil {
+		return err
+	}
 	return audit(ctx, tx, actor, roleEntry("grant_role", name, g))
 }
 
@@ -128,7 +131,20 @@ func deleteRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
+	if err := tellRole(ctx, tx, actor, g, ""); err != nil {
+		return err
+	}
 	return audit(ctx, tx, actor, roleEntry("revoke_role", name, g))
+}
+
+// tellRole tells a person that they have a role now, or that one was taken from them (""). What changed by itself with
+// their groups at the identity provider they know from there.
+func tellRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, g rayslice.RoleGrant, role rayslice.Role) error {
+	if actor.System {
+		return nil
+	}
+	return tell(ctx, tx, rayslice.News{Code: rayslice.NewsRole, Team: g.Team, For: g.UserID, By: actor.ID,
+		Args: map[string]any{"who": actor.Name, "role": string(role)}})
 }
 
 func roleEntry(action, name string, g rayslice.RoleGrant) rayslice.AuditEntry {
@@ -173,6 +189,9 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 			return err
 		}
 		if err := insertDeputy(ctx, tx, actor, team, userID, until); err != nil {
+			return err
+		}
+		if err := tellRole(ctx, tx, actor, rayslice.RoleGrant{UserID: userID, Team: team}, rayslice.RoleLead); err != nil {
 			return err
 		}
 		return audit(ctx, tx, actor, entry)

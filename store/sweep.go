@@ -115,6 +115,10 @@ func endGrantsOf(ctx context.Context, tx pgx.Tx, actor rayslice.User, team strin
 		if err := changedTeam(ctx, tx, actor, entry); err != nil {
 			return 0, err
 		}
+		ended := rayslice.News{Code: rayslice.NewsRaiseEnded, Team: team, Args: map[string]any{"gib": g.Charge.GiB, "cards": g.Charge.Cards}}
+		if err := tell(ctx, tx, ended); err != nil {
+			return 0, err
+		}
 	}
 	return len(over), refreshLimit(ctx, tx, team, false)
 }
@@ -125,16 +129,21 @@ func escalate(ctx context.Context, tx pgx.Tx, actor rayslice.User) (int, error) 
 		ID      string
 		Team    string
 		Minutes int
+		Name    string
+		Owner   string
 	}
 	rows, _ := tx.Query(ctx, `
 		SELECT
 			r.id,
 			r.team,
-			w.minutes
+			w.minutes,
+			r.name,
+			u.name
 		FROM requests r
-		LEFT JOIN rules u ON u.team = r.team
+		JOIN users u ON u.id = r.owner_id
+		LEFT JOIN rules s ON s.team = r.team
 		CROSS JOIN LATERAL (
-			SELECT coalesce((u.rules ->> 'escalate_minutes')::int, $1) AS minutes
+			SELECT coalesce((s.rules ->> 'escalate_minutes')::int, $1) AS minutes
 		) w
 		WHERE r.state = 'pending'
 			AND r.escalated_at IS NULL
@@ -146,6 +155,11 @@ func escalate(ctx context.Context, tx pgx.Tx, actor rayslice.User) (int, error) 
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[late])
 	for _, r := range found {
 		if err := markEscalated(ctx, tx, actor, r.ID, r.Team, r.Minutes); err != nil {
+			return 0, err
+		}
+		escalated := rayslice.News{Code: rayslice.NewsEscalated, Team: r.Team, RequestID: r.ID,
+			Args: map[string]any{"name": r.Name, "who": r.Owner, "minutes": r.Minutes}}
+		if err := tell(ctx, tx, escalated); err != nil {
 			return 0, err
 		}
 	}

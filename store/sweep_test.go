@@ -35,7 +35,7 @@ func TestSweepIsForThePortal(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	_, err := s.Sweep(t.Context(), rayslice.User{ID: 1, Admin: true})
-	refusal(t, err, rayslice.KindForbidden)
+	wantKind(t, err, rayslice.KindForbidden)
 }
 
 func TestUnansweredRequestsEscalateOnce(t *testing.T) {

@@ -31,7 +31,7 @@ func TestCreateTeam(t *testing.T) {
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
 	draft := rayslice.TeamDraft{Name: "robotics", Namespace: "team-robotics", Limit: rayslice.Charge{GiB: 64, Cards: 2}}
 	for _, nobody := range []rayslice.User{people.Ada, people.Lea, people.Root.ByToken(1, "", rayslice.Scopes())} {
-		refusal(t, s.CreateTeam(t.Context(), nobody, draft), rayslice.KindForbidden)
+		wantKind(t, s.CreateTeam(t.Context(), nobody, draft), rayslice.KindForbidden)
 	}
 	wantLogged(t, s, people.Root, "refuse", 3)
 	if err := s.CreateTeam(t.Context(), people.Root, draft); err != nil {
@@ -64,16 +64,16 @@ func TestSetLimit(t *testing.T) {
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
 	mustCreate(t, s, people.Ada, storetest.Draft(2, 8))
-	refusal(t, s.SetLimit(t.Context(), people.Lea, "vision", rayslice.Charge{GiB: 99}, ""), rayslice.KindForbidden)
-	refusal(t, s.SetLimit(t.Context(), people.Lea, "speech", rayslice.Charge{GiB: 99}, ""), rayslice.KindNotFound)
-	refusal(t, s.SetLimit(t.Context(), people.Root, "no-such", rayslice.Charge{GiB: 99}, ""), rayslice.KindNotFound)
+	wantKind(t, s.SetLimit(t.Context(), people.Lea, "vision", rayslice.Charge{GiB: 99}, ""), rayslice.KindForbidden)
+	wantKind(t, s.SetLimit(t.Context(), people.Lea, "speech", rayslice.Charge{GiB: 99}, ""), rayslice.KindNotFound)
+	wantKind(t, s.SetLimit(t.Context(), people.Root, "no-such", rayslice.Charge{GiB: 99}, ""), rayslice.KindNotFound)
 	if err := s.SetLimit(t.Context(), people.Root, "vision", rayslice.Charge{GiB: 8}, "half for the summer"); err != nil {
 		t.Fatal(err)
 	}
 	wantLimit(t, s, "vision", rayslice.Charge{GiB: 8})
 	wantUsed(t, s, rayslice.Charge{GiB: 16}) // what runs, runs on
 	_, err := s.CreateRequest(t.Context(), people.Ada, storetest.Draft(1, 4), "")
-	refusal(t, err, rayslice.KindOverQuota)
+	wantKind(t, err, rayslice.KindOverQuota)
 	history, err := s.GrantHistory(t.Context(), people.Ada, "vision", 0, 0)
 	if err != nil || len(history.Grants) != 2 || history.Grants[0].Note != "half for the summer" || history.Grants[0].By != "Root" || history.Grants[1].Ended.IsZero() {
 		t.Errorf("history %+v, %v", history, err)
@@ -87,5 +87,5 @@ func TestSetLimit(t *testing.T) {
 		t.Errorf("second page %+v, %v", second, err)
 	}
 	_, err = s.GrantHistory(t.Context(), people.Sam, "vision", 0, 0)
-	refusal(t, err, rayslice.KindNotFound)
+	wantKind(t, err, rayslice.KindNotFound)
 }

@@ -18,7 +18,7 @@ func runSQL(t *testing.T, url, sql string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // the test is over then
+	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), sql)
 	return err
 }

@@ -24,6 +24,10 @@ func (p *portal) openNotifier(ctx context.Context, registry *prometheus.Registry
 	p.notifier, err = notify.New(notify.Config{
 		Pool: p.outbox, Store: p.store, Text: noticeText, BaseURL: p.config.BaseURL(), Logger: p.logger, Registerer: registry,
 		Webhook: notify.Webhook{Allow: allow},
+		Sweep: func(ctx context.Context) error {
+			_, err := p.store.Sweep(ctx, rayslice.System)
+			return err
+		},
 		Mail: notify.Mail{Addr: p.config.SMTPAddr, User: p.config.SMTPUser, Password: p.config.SMTPPassword, From: p.config.SMTPFrom,
 			TLS: p.config.SMTPTLS},
 	})
