@@ -268,6 +268,10 @@ func (i *installation) call(method, path, key, body string) (answer, error) {
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}
+	return i.send(request)
+}
+
+func (i *installation) send(request *http.Request) (answer, error) {
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return answer{}, err
