@@ -134,7 +134,7 @@ func (s *Server) apiCreateRequest(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/requests/"+request.ID)
-	return s.answerRequest(c, http.StatusCreated, request)
+	return c.JSON(http.StatusCreated, toJSON(c, request, rayslice.Cluster{})) // nothing has been observed yet
 }
 
 // readDraft reads the body, completes it and checks it.

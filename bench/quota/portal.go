@@ -29,8 +29,8 @@ type portal struct {
 	store    *store.Store
 	sessions *pgxpool.Pool
 	handler  *handlers.Server
-	askers   []rayslice.User // one per team
-	cookies  []*http.Cookie
+	askers   []rayslice.User
+	tokens   []string // of each asker
 	drafts   []rayslice.RequestDraft
 	next     atomic.Int64
 }
@@ -63,21 +63,27 @@ func newPortal(ctx context.Context, o options, sandbox *bench.Sandbox, teams int
 	return p, p.hire(ctx, catalogue, teams, rayslice.MaxLimit)
 }
 
-// hire makes the teams, each with one person who asks for 1 GiB at a time.
+// crew is how many people ask, all teams together: so many that nobody reaches the limit of changes per person.
+const crew = 400
+
+// hire makes the teams with people who ask for one slice at a time, each with an API token.
 func (p *portal) hire(ctx context.Context, catalogue rayslice.Catalogue, teams, limit int) error {
 	draft, err := bench.Draft(catalogue, 1)
 	if err != nil {
 		return err
 	}
+	var seed store.Seed
 	for i := range teams {
 		team := fmt.Sprintf("bench-%d", i)
-		user := store.SeedUser{Name: team, Email: team + "@bench.example", Roles: map[string]rayslice.Role{team: rayslice.RoleMember}}
-		err := p.store.Seed(ctx, rayslice.System, store.Seed{
-			Teams: []store.SeedTeam{{Name: team, Namespace: team, LimitGiB: limit}}, Users: []store.SeedUser{user},
-		})
-		if err != nil {
-			return err
-		}
+		seed.Teams = append(seed.Teams, store.SeedTeam{Name: team, Namespace: team, LimitGiB: limit})
+	}
+	for i := range crew * min(teams, 1) {
+		team := seed.Teams[i%teams].Name
+		seed.Users = append(seed.Users, store.SeedUser{Name: fmt.Sprintf("Asker %d", i), Email: fmt.Sprintf("asker-%d@bench.example", i),
+			Roles: map[string]rayslice.Role{team: rayslice.RoleMember}})
+	}
+	if err := p.store.Seed(ctx, rayslice.System, seed); err != nil {
+		return err
 	}
 	if p.askers, err = p.store.Personas(ctx, rayslice.System); err != nil {
 		return err
@@ -85,11 +91,11 @@ func (p *portal) hire(ctx context.Context, catalogue rayslice.Catalogue, teams, 
 	for _, asker := range p.askers {
 		draft.Team = asker.Teams()[0]
 		p.drafts = append(p.drafts, draft)
-		cookie, err := bench.SignIn(p.handler, publicURL, asker)
+		token, _, err := p.store.CreateToken(ctx, asker, rayslice.TokenDraft{Name: "bench", Scopes: rayslice.Scopes(), Days: 1})
 		if err != nil {
 			return err
 		}
-		p.cookies = append(p.cookies, cookie)
+		p.tokens = append(p.tokens, token)
 	}
 	return nil
 }
@@ -102,7 +108,7 @@ func (p *portal) close() {
 	p.store.Close()
 }
 
-// turn picks the team whose turn it is.
+// turn picks the asker whose turn it is.
 func (p *portal) turn() int { return int(p.next.Add(1) % int64(len(p.askers))) }
 
 // create asks through the store.
@@ -115,15 +121,14 @@ func (p *portal) create(ctx context.Context) error {
 // errRefused is a request that the quota did not allow.
 var errRefused = errors.New("over quota")
 
-// post asks through the whole handler: session, strict JSON, store, answer.
+// post asks through the whole handler: token, strict JSON, store, answer.
 func (p *portal) post(ctx context.Context) error {
 	i := p.turn()
 	slice := p.drafts[i].Groups[0].Slice
 	body := fmt.Sprintf(`{"team": %q, "name": "benchmark", "hours": 8, "pool": %q, "slice_gib": %d, "workers": 1}`, p.drafts[i].Team, slice.Pool, slice.GiB)
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, publicURL+"/api/v1/requests", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Origin", publicURL)
-	r.AddCookie(p.cookies[i])
+	r.Header.Set("Authorization", "Bearer "+p.tokens[i])
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(w, r)
 	switch {
