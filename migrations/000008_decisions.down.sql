@@ -1,5 +1,9 @@
 DROP INDEX idempotency_keys_age;
-DROP INDEX audit_actor;
+DROP INDEX requests_state_since;
+CREATE INDEX requests_state_since ON requests (state_since);
+
+DROP INDEX audit_at;
+CREATE INDEX audit_at ON audit (at);
 DROP INDEX audit_team;
 
 ALTER TABLE audit

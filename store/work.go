@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,24 +27,16 @@ func (s *Store) LiveRequests(ctx context.Context, actor rayslice.User) ([]string
 	if !actor.System {
 		return nil, errPortalOnly
 	}
-	var live, final []rayslice.State
-	for _, state := range rayslice.States() {
-		switch {
-		case state.Live():
-			live = append(live, state)
-		case state.Final():
-			final = append(final, state)
-		}
-	}
+	live := slices.DeleteFunc(rayslice.States(), func(s rayslice.State) bool { return !s.Live() })
 	rows, _ := s.db.Query(ctx, `
 		SELECT
 			id
 		FROM requests
 		WHERE state = ANY ($1)
-			OR (state = ANY ($2) AND state_since > now() - interval '1 hour')
+			OR (state IN ('rejected', 'cancelled', 'stopped') AND state_since > now() - interval '1 hour')
 		ORDER BY
 			decided_at,
-			id`, stateNames(live), stateNames(final))
+			id`, stateNames(live))
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return ids, answer(err)
 }
