@@ -27,9 +27,15 @@ const (
 // ReturnedLimit is how long a request that was asked back holds its quota while its owner does not answer.
 const ReturnedLimit = 3 * 24 * time.Hour
 
-// DefaultRules are those of a team that has set none: whatever its limit allows starts at once, for up to a week.
-func DefaultRules(limit Charge) Rules {
-	return Rules{Auto: limit, AutoHours: 7 * 24, EscalateMinutes: 4 * 60}
+// DefaultRules are those of a team that has set none: whatever its quota allows starts at once, for up to a week.
+func DefaultRules() Rules {
+	return Rules{Auto: Charge{GiB: MaxLimit, Cards: MaxLimit}, AutoHours: 7 * 24, EscalateMinutes: 4 * 60}
+}
+
+// Under returns the rules as they work under a limit: what starts at once is never more than that.
+func (r Rules) Under(limit Charge) Rules {
+	r.Auto = Charge{GiB: min(r.Auto.GiB, limit.GiB), Cards: min(r.Auto.Cards, limit.Cards)}
+	return r
 }
 
 // Codes of why a request needs a lead; the sentences stand in the catalogues as reason_<code>. Args: asked and most.

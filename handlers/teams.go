@@ -50,9 +50,11 @@ func (s *Server) readTeam(ctx context.Context, _ echo.Context, actor rayslice.Us
 	if p.Quota, err = s.config.Store.Quota(ctx, actor, p.Team.Name); err != nil {
 		return err
 	}
-	if p.Rules, err = s.config.Store.Rules(ctx, actor, p.Team.Name); err != nil {
+	rules, err := s.config.Store.Rules(ctx, actor, p.Team.Name)
+	if err != nil {
 		return err
 	}
+	p.Rules = rules.Under(p.Quota.Limit)
 	members, err := s.config.Store.Members(ctx, actor, p.Team.Name)
 	for _, m := range members {
 		p.Members = append(p.Members, web.TeamMember(m))
@@ -266,7 +268,7 @@ func (s *Server) showRules(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Form.Values, p.Saved = web.RulesValues(rules, s.config.Catalogue), c.QueryParam("saved") == "1"
+	p.Form.Values, p.Saved = web.RulesValues(rules.Under(p.Quota.Limit), s.config.Catalogue), c.QueryParam("saved") == "1"
 	return page(c, http.StatusOK, web.RulesView(p))
 }
 

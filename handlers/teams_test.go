@@ -137,7 +137,7 @@ func TestB076RulesAboutNothing(t *testing.T) {
 func TestRulesNarrowTheForm(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	rules := rayslice.DefaultRules(rayslice.Charge{GiB: 24, Cards: 2})
+	rules := rayslice.DefaultRules().Under(rayslice.Charge{GiB: 24, Cards: 2})
 	rules.Sizes, rules.MaxHours = map[string][]int{"a10": {4}}, 4
 	if err := p.store.SetRules(t.Context(), p.Lea, "vision", rules); err != nil {
 		t.Fatal(err)

@@ -426,7 +426,7 @@ func TestRefusedForGoodIsNotTriedAgain(t *testing.T) {
 func TestWorkThatIsDueByTime(t *testing.T) {
 	o := open(t)
 	swept := make(chan struct{}, 100)
-	o.must(o.store.SetRules(t.Context(), o.Lea, "vision", rayslice.DefaultRules(rayslice.Charge{GiB: 200})))
+	o.must(o.store.SetRules(t.Context(), o.Lea, "vision", rayslice.DefaultRules()))
 	r := o.ask("ends soon")
 	storetest.Exec(t, `UPDATE requests SET decided_at = now() - interval '7 hours', ends_at = now() + interval '50 minutes' WHERE id = $1`, r.ID)
 	storetest.Exec(t, `INSERT INTO notices (user_id, news_id, at, code) VALUES ($1, 1000000, now() - interval '91 days', 'ready')`, o.Ada.ID)

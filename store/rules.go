@@ -14,26 +14,9 @@ func (s *Store) Rules(ctx context.Context, actor rayslice.User, team string) (ra
 	if !actor.CanSee(team) {
 		return rayslice.Rules{}, rayslice.NotFound("team")
 	}
-	set, err := rules(ctx, s.db, team)
-	if err != nil || set != nil {
-		return orZero(set), missing(err, "team")
-	}
-	q, err := quota(ctx, s.db, team)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil // a team without a quota may hold nothing
-	}
-	return rayslice.DefaultRules(q.Limit), answer(err)
+	r, err := rules(ctx, s.db, team)
+	return r, missing(err, "team")
 }
-
-func orZero(r *rayslice.Rules) rayslice.Rules {
-	if r == nil {
-		return rayslice.Rules{}
-	}
-	return *r
-}
-
-// noBound lets everything start at once that the quota allows, without looking at the quota.
-var noBound = rayslice.Charge{GiB: rayslice.MaxLimit, Cards: rayslice.MaxLimit}
 
 // SetRules replaces a team's rules, which must be valid. KindForbidden unless the actor leads the team or is an admin.
 func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, rules rayslice.Rules) error {
@@ -78,16 +61,14 @@ func (s *Store) WouldDecideAgain(ctx context.Context, actor rayslice.User, draft
 
 // checkedRules returns the rules of the draft's team, or what they forbid in it.
 func checkedRules(ctx context.Context, db DB, draft rayslice.RequestDraft) (rayslice.Rules, error) {
-	set, err := rules(ctx, db, draft.Team)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows): // the team was removed while the actor's session still named it
-		return rayslice.Rules{}, errTeamUnknown
-	case err != nil:
-		return rayslice.Rules{}, err
-	case set == nil:
-		return rayslice.DefaultRules(noBound), nil
+	r, err := rules(ctx, db, draft.Team)
+	if errors.Is(err, pgx.ErrNoRows) { // the team was removed while the actor's session still named it
+		return r, errTeamUnknown
 	}
-	return *set, set.Check(draft)
+	if err != nil {
+		return r, err
+	}
+	return r, r.Check(draft)
 }
 
 // decide says whether a draft starts at once. Where a member's share counts it takes the quota row first, so that two
@@ -107,15 +88,19 @@ func decide(ctx context.Context, tx pgx.Tx, r rayslice.Rules, ownerID int64, dra
 	return r.Decide(draft, held), err
 }
 
-// rules reads what a team has set; nil = nothing.
-func rules(ctx context.Context, db DB, team string) (set *rayslice.Rules, err error) {
-	err = db.QueryRow(ctx, `
+// rules reads a team's rules; the default ones where it has set none.
+func rules(ctx context.Context, db DB, team string) (rayslice.Rules, error) {
+	var set *rayslice.Rules
+	err := db.QueryRow(ctx, `
 		SELECT
 			r.rules
 		FROM teams t
 		LEFT JOIN rules r ON r.team = t.name
 		WHERE t.name = $1`, team).Scan(&set)
-	return set, err
+	if err != nil || set == nil {
+		return rayslice.DefaultRules(), err
+	}
+	return *set, nil
 }
 
 func saveRules(ctx context.Context, tx pgx.Tx, team string, rules rayslice.Rules) error {

@@ -151,7 +151,7 @@ func escalate(ctx context.Context, tx pgx.Tx, actor rayslice.User) (int, error) 
 			AND r.sent_at <= now() - make_interval(mins => w.minutes)
 		ORDER BY r.sent_at
 		LIMIT $2
-		FOR UPDATE OF r SKIP LOCKED`, rayslice.DefaultRules(rayslice.Charge{}).EscalateMinutes, sweepBatch)
+		FOR UPDATE OF r SKIP LOCKED`, rayslice.DefaultRules().EscalateMinutes, sweepBatch)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[late])
 	for _, r := range found {
 		if err := markEscalated(ctx, tx, actor, r.ID, r.Team, r.Minutes); err != nil {

@@ -48,7 +48,7 @@ func TestRulesThereAndBack(t *testing.T) {
 	for what, rules := range map[string]rayslice.Rules{
 		"everything":         sampleRules(),
 		"nothing":            {},
-		"the default":        rayslice.DefaultRules(rayslice.Charge{GiB: 96, Cards: 2}),
+		"the default":        rayslice.DefaultRules().Under(rayslice.Charge{GiB: 96, Cards: 2}),
 		"a share of nothing": {Member: &rayslice.Charge{}},
 		"every pool closed":  {Sizes: map[string][]int{"a10": {}, "t4": {}, "a10c": {}, "a10s": {}}},
 	} {

@@ -87,7 +87,7 @@ func teamSamples() []Sample {
 		})},
 		{"team-empty", as(sampleUser, func(p *TeamPage) {
 			p.Rows, p.More, p.Raises, p.Grants, p.Members = nil, false, nil, p.Grants[1:2], p.Members[:1]
-			p.Quota, p.Rules = rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}, rayslice.DefaultRules(rayslice.Charge{GiB: 96})
+			p.Quota, p.Rules = rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}, rayslice.DefaultRules().Under(rayslice.Charge{GiB: 96})
 		})},
 		{"team-over-limit", as(sampleUser, func(p *TeamPage) {
 			p.Quota = rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 32, Cards: 1}, Used: rayslice.Charge{GiB: 56, Cards: 2}, Held: rayslice.Charge{GiB: 16}}
