@@ -195,7 +195,7 @@ func audit(ctx context.Context, tx pgx.Tx, actor rayslice.User, e rayslice.Audit
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
 	e.Action = "refuse"
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
-	if err := s.inTx(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
+	if err := s.inTxOnce(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
 		return err
 	}
 	return refusal

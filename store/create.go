@@ -93,6 +93,12 @@ type newcomer struct {
 // member's share counts or a lead must be told, that belongs into the same transaction. Where the key or an earlier try
 // has made it already, that one is returned, or the error is codeUnique and found says what there is.
 func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request, error) {
+	if n.key.key != "" { // first: the answer of a key does not depend on the rules of today
+		earlier, err := n.found(ctx, s.db)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return earlier, err
+		}
+	}
 	r, err := checkedRules(ctx, s.db, n.draft)
 	if err != nil {
 		return rayslice.Request{}, err
@@ -113,7 +119,8 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 		if err != nil {
 			return err
 		}
-		if created, err = n.insertOrRefuse(ctx, tx, why); err != nil {
+		var fresh bool
+		if created, fresh, err = n.insertOrRefuse(ctx, tx, why); err != nil || !fresh {
 			return err
 		}
 		notify(tx, Change{Kind: KindRequest, ID: created.ID})
@@ -131,19 +138,19 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 	return created, err
 }
 
-// insertOrRefuse inserts the request, or says why the quota does not allow it.
-func (n newcomer) insertOrRefuse(ctx context.Context, tx pgx.Tx, why rayslice.Reason) (rayslice.Request, error) {
+// insertOrRefuse inserts the request, or says why the quota does not allow it. fresh is false when it was there already.
+func (n newcomer) insertOrRefuse(ctx context.Context, tx pgx.Tx, why rayslice.Reason) (r rayslice.Request, fresh bool, err error) {
 	for {
-		created, err := n.insert(ctx, tx, why)
+		r, err = n.insert(ctx, tx, why)
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return created, err
+			return r, true, err
 		}
-		earlier, err := n.found(ctx, tx)
+		r, err = n.found(ctx, tx)
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return earlier, err // it may be this very request that has taken the quota
+			return r, false, err // it may be this very request that has taken the quota
 		}
 		if err := whyNotTaken(ctx, tx, n.draft.Team, n.draft.Charge()); err != nil {
-			return rayslice.Request{}, err
+			return rayslice.Request{}, false, err
 		}
 	}
 }
@@ -176,7 +183,7 @@ func insertCharged(ctx context.Context, db DB, actor rayslice.User, r *rayslice.
 				used_gib = used_gib + $3::bigint,
 				used_cards = used_cards + $4::bigint
 			WHERE team = $2
-				AND (limit_until IS NULL OR limit_until > now())
+				AND (limit_until IS NULL OR limit_until > clock_timestamp()) -- the lock may have been waited for
 				AND ($3::bigint = 0 OR used_gib + $3 <= limit_gib)
 				AND ($4::bigint = 0 OR used_cards + $4 <= limit_cards)
 			RETURNING team

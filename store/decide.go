@@ -39,11 +39,14 @@ func (s *Store) recorded(ctx context.Context, actor rayslice.User, r rayslice.Re
 
 func decideRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string, d rayslice.Decision) (rayslice.Request, error) {
 	r, err := lockRequest(ctx, tx, id)
-	if err == nil && !actor.CanSee(r.Team) {
-		err = rayslice.NotFound("request")
+	if err == nil {
+		err = mayDecide(actor, r)
 	}
 	if err == nil {
-		err = actor.MayDecide(r)
+		actor, err = rightsNow(ctx, tx, actor)
+	}
+	if err == nil {
+		err = mayDecide(actor, r)
 	}
 	if err != nil {
 		return r, err
@@ -64,6 +67,28 @@ func decideRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, err
 	}
 	return request(ctx, tx, id)
+}
+
+func mayDecide(actor rayslice.User, r rayslice.Request) error {
+	if !actor.CanSee(r.Team) {
+		return rayslice.NotFound("request")
+	}
+	return actor.MayDecide(r)
+}
+
+// rightsNow returns the actor with the rights they have at this moment, whatever they had when they began to ask.
+func rightsNow(ctx context.Context, tx pgx.Tx, actor rayslice.User) (rayslice.User, error) {
+	if actor.System || actor.TokenID != 0 { // a token decides nothing anyway
+		return actor, nil
+	}
+	rows, _ := tx.Query(ctx, userColumns+`
+		WHERE u.id = $1`, actor.ID)
+	now, err := pgx.CollectExactlyOneRow(rows, scanUser)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return rayslice.User{}, nil
+	}
+	actor.Admin, actor.Roles, actor.Disabled = now.Admin, now.Roles, now.Disabled
+	return actor, err
 }
 
 // decidedBy reports whether the latest decision about a request is the actor's.
@@ -139,7 +164,7 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, errTeamUnknown
 	}
 	if err := stillUndecided(r, revision); err != nil {
-		if r.Revision == revision+1 && sameDraft(r.Draft, draft) {
+		if r.Revision == revision+1 && sameDraft(r.Draft, draft) && saidSo(ctx, tx, r, reply) {
 			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
 		}
 		return r, err
@@ -162,6 +187,19 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, err
 	}
 	return request(ctx, tx, id)
+}
+
+// saidSo reports whether the request was last sent with that reply.
+func saidSo(ctx context.Context, tx pgx.Tx, r rayslice.Request, reply string) bool {
+	var said string
+	err := tx.QueryRow(ctx, `
+		SELECT
+			coalesce(reason -> 'args' ->> 'answer', '')
+		FROM audit
+		WHERE request_id = $1 AND action = 'resend'
+		ORDER BY id DESC
+		LIMIT 1`, r.ID).Scan(&said)
+	return err == nil && said == reply
 }
 
 func sameDraft(a, b rayslice.RequestDraft) bool {

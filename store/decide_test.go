@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
@@ -199,5 +200,126 @@ func TestSetRulesNeedsALead(t *testing.T) {
 	}
 	if _, err := s.Rules(t.Context(), people.Sam, "vision"); rayslice.KindOf(err) != rayslice.KindNotFound {
 		t.Errorf("a stranger reads rules: %v", err)
+	}
+}
+
+// TestRightsAtTheMomentOfDecision takes the lead's role, and then disables them, between the look-up and the decision (T34).
+func TestRightsAtTheMomentOfDecision(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 40})
+	needLead(t, s, people)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	storetest.Exec(t, `UPDATE users SET disabled = true WHERE id = $1`, people.Lea.ID)
+	_, err := s.DecideRequest(t.Context(), people.Lea, r.ID, approveRevision(1))
+	wantKind(t, err, rayslice.KindForbidden)
+	storetest.Exec(t, `UPDATE users SET disabled = false WHERE id = $1`, people.Lea.ID)
+	storetest.Exec(t, `DELETE FROM roles WHERE user_id = $1`, people.Lea.ID)
+	_, err = s.DecideRequest(t.Context(), people.Lea, r.ID, approveRevision(1))
+	wantKind(t, err, rayslice.KindNotFound)
+	if now, err := s.Work(t.Context(), rayslice.System, r.ID); err != nil || now.State != rayslice.StatePending {
+		t.Errorf("%s, %v; want it pending", now.State, err)
+	}
+}
+
+// TestT04KeyWhateverChanged sends a key again after the rules have changed, the request was decided, and the quota is full:
+// the first answer holds, and nobody is told twice.
+func TestT04KeyWhateverChanged(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	needLead(t, s, people)
+	draft := storetest.Draft(1, 8)
+	first, err := s.CreateRequest(t.Context(), people.Ada, draft, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(when string) {
+		t.Helper()
+		got, err := s.CreateRequest(t.Context(), people.Ada, draft, "key")
+		if err != nil || got.ID != first.ID {
+			t.Errorf("%s: %s, %v; want %s", when, got.ID, err, first.ID)
+		}
+	}
+	again("the quota is full")
+	if err := s.SetRules(t.Context(), people.Lea, "vision", rayslice.Rules{MaxHours: 1}); err != nil {
+		t.Fatal(err)
+	}
+	again("the rules forbid it now")
+	mustDecide(t, s, people.Lea, first.ID, approveRevision(1))
+	again("it is approved")
+	if n := count(t, `SELECT count(*) FROM river_job WHERE args ->> 'code' = 'waiting'`); n != 1 {
+		t.Errorf("told %d times that it waits, want once", n)
+	}
+}
+
+// TestRaiseEndsWhileACreateWaits lets a raise end while a create stands before the quota's lock: it does not count any more.
+func TestRaiseEndsWhileACreateWaits(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	conn, err := pgx.Connect(t.Context(), storetest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	hold, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = hold.Exec(t.Context(), `
+		WITH raise AS (
+			INSERT INTO grants (team, gib, cards, base, until_at, granted_by) VALUES ('vision', 8, 0, false, clock_timestamp() + interval '300 ms', 'Root')
+			RETURNING until_at
+		)
+		UPDATE quotas SET limit_gib = 16, limit_until = (SELECT until_at FROM raise) WHERE team = 'vision'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := make(chan error)
+	go func() {
+		_, err := s.CreateRequest(t.Context(), people.Bob, storetest.Draft(1, 8), "")
+		created <- err
+	}()
+	if _, err := hold.Exec(t.Context(), `SELECT pg_sleep(0.5)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := refusal(t, <-created, rayslice.KindOverQuota); e.Args["limit_gib"] != 8 {
+		t.Errorf("got %v, want the limit of before the raise", e)
+	}
+	wantUsed(t, s, rayslice.Charge{GiB: 8})
+}
+
+// TestAskedAgain asks a second question about what was returned: its owner is told, and has the whole time again. A second,
+// other reply is not taken for the first.
+func TestAskedAgain(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	needLead(t, s, people)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	ask := func(question string) rayslice.Request {
+		return mustDecide(t, s, people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictReturn, Revision: 1, Answer: question})
+	}
+	first := ask("Why?")
+	second := ask("And what for?")
+	if !second.StateSince.After(first.StateSince) || second.Answer != "And what for?" {
+		t.Errorf("since %v after %v, asked %q", second.StateSince, first.StateSince, second.Answer)
+	}
+	if n := count(t, `SELECT count(*) FROM river_job WHERE args ->> 'code' = 'returned'`); n != 2 {
+		t.Errorf("told %d times, want twice", n)
+	}
+	resend := func(reply string) error {
+		_, err := s.ResendRequest(t.Context(), people.Ada, r.ID, 1, storetest.Draft(1, 8), reply)
+		return err
+	}
+	if err := resend("For the paper."); err != nil {
+		t.Fatal(err)
+	}
+	if err := resend("For the paper."); err != nil {
+		t.Errorf("the same reply twice: %v", err)
+	}
+	if e := refusal(t, resend("For fun."), rayslice.KindConflict); e.Code != "revision_changed" {
+		t.Errorf("another reply: %v", e)
 	}
 }

@@ -188,7 +188,7 @@ func refreshLimit(ctx context.Context, tx pgx.Tx, team string, due bool) error {
 		SELECT
 		FROM quotas
 		WHERE team = $1
-			AND (NOT $2 OR limit_until <= now())
+			AND (NOT $2 OR limit_until <= clock_timestamp())
 		FOR UPDATE`, team, due)
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
@@ -207,7 +207,7 @@ func refreshLimit(ctx context.Context, tx pgx.Tx, team string, due bool) error {
 			FROM grants
 			WHERE team = $1
 				AND ended_at IS NULL
-				AND (until_at IS NULL OR until_at > now())
+				AND (until_at IS NULL OR until_at > clock_timestamp())
 		) live
 		WHERE team = $1`, team)
 	return err

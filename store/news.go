@@ -100,7 +100,7 @@ func tellMove(ctx context.Context, tx pgx.Tx, actor rayslice.User, c change, m m
 
 // newsOf returns what kind of news a move is for the request's owner; "" = none. A request that starts at once is none.
 func newsOf(actor rayslice.User, c change, m moved) rayslice.NewsKind {
-	if c.from == c.to {
+	if c.from == c.to && c.decidedBy == "" { // a second question is news, another reason is not
 		return ""
 	}
 	switch c.to {

@@ -48,8 +48,8 @@ func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Qu
 	rows, _ := db.Query(ctx, `
 		SELECT
 			q.team,
-			CASE WHEN q.limit_until <= now() THEN live.gib ELSE q.limit_gib END,
-			CASE WHEN q.limit_until <= now() THEN live.cards ELSE q.limit_cards END,
+			CASE WHEN q.limit_until <= clock_timestamp() THEN live.gib ELSE q.limit_gib END,
+			CASE WHEN q.limit_until <= clock_timestamp() THEN live.cards ELSE q.limit_cards END,
 			q.used_gib,
 			q.used_cards,
 			coalesce(held.gib, 0),
@@ -60,10 +60,10 @@ func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Qu
 				coalesce(sum(gib), 0)::bigint AS gib,
 				coalesce(sum(cards), 0)::bigint AS cards
 			FROM grants
-			WHERE q.limit_until <= now()
+			WHERE q.limit_until <= clock_timestamp()
 				AND team = q.team
 				AND ended_at IS NULL
-				AND (until_at IS NULL OR until_at > now())
+				AND (until_at IS NULL OR until_at > clock_timestamp())
 		) live ON true
 		LEFT JOIN (
 			SELECT
@@ -114,9 +114,15 @@ func (s *Store) QuotaDrift(ctx context.Context, actor rayslice.User) ([]Drift, e
 	return drifts, answer(err)
 }
 
+// errReleased is a fault of ours: what is still undecided is charged.
+var errReleased = errors.New("store: the charge has been released already")
+
 // recharge changes what an undecided request is charged by the difference, which may be negative, or refuses with the
 // numbers. Giving back always succeeds, also where the limit was lowered below what is used.
 func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Charge) error {
+	if r.Released {
+		return errReleased
+	}
 	more := rayslice.Charge{GiB: to.GiB - r.Charge.GiB, Cards: to.Cards - r.Charge.Cards}
 	if more == (rayslice.Charge{}) {
 		return nil
@@ -129,7 +135,7 @@ func recharge(ctx context.Context, tx pgx.Tx, r rayslice.Request, to rayslice.Ch
 				used_gib = greatest(0, used_gib + $1::bigint),
 				used_cards = greatest(0, used_cards + $2::bigint)
 			WHERE team = $3
-				AND (limit_until IS NULL OR limit_until > now() OR ($1::bigint <= 0 AND $2::bigint <= 0))
+				AND (limit_until IS NULL OR limit_until > clock_timestamp() OR ($1::bigint <= 0 AND $2::bigint <= 0))
 				AND ($1::bigint <= 0 OR used_gib + $1 <= limit_gib)
 				AND ($2::bigint <= 0 OR used_cards + $2 <= limit_cards)
 			RETURNING team

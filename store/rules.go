@@ -19,22 +19,23 @@ func (s *Store) Rules(ctx context.Context, actor rayslice.User, team string) (ra
 }
 
 // SetRules replaces a team's rules, which must be valid. KindForbidden unless the actor leads the team or is an admin.
-func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, rules rayslice.Rules) error {
+func (s *Store) SetRules(ctx context.Context, actor rayslice.User, team string, to rayslice.Rules) error {
 	if !actor.CanSee(team) {
 		return rayslice.NotFound("team")
 	}
-	entry := rayslice.AuditEntry{Action: "set_rules", Team: team, Reason: rayslice.Reason{Code: "rules_set", Args: map[string]any{"rules": rules}}}
+	entry := rayslice.AuditEntry{Action: "set_rules", Team: team}
 	if !actor.CanLead(team) {
 		return s.forbid(ctx, actor, entry, "rules_not_lead")
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) error {
-		err := saveRules(ctx, tx, team, rules)
-		if sqlState(err) == codeForeignKey {
-			return rayslice.NotFound("team")
-		}
+	return s.inTxOnce(ctx, func(tx pgx.Tx) error {
+		before, err := rules(ctx, tx, team)
 		if err != nil {
+			return missing(err, "team")
+		}
+		if err := saveRules(ctx, tx, team, to); err != nil {
 			return err
 		}
+		entry.Reason = rayslice.Reason{Code: "rules_set", Args: map[string]any{"rules": to, "before": before}}
 		return audit(ctx, tx, actor, entry)
 	})
 }

@@ -150,7 +150,7 @@ func updateState(ctx context.Context, tx pgx.Tx, c change) (m moved, err error) 
 			state = $3,
 			reason = coalesce($4::jsonb, CASE WHEN $3 = 'stopped' THEN reason END),
 			cluster_uid = CASE WHEN $5 = '' THEN cluster_uid ELSE $5 END,
-			state_since = CASE WHEN $3 = $2 THEN state_since ELSE now() END,
+			state_since = CASE WHEN $3 = $2 AND $6 = '' THEN state_since ELSE now() END,
 			decided_by = CASE WHEN $6 = '' THEN decided_by ELSE $6 END,
 			answer = CASE WHEN $6 = '' THEN answer ELSE $7 END,
 			escalated_at = CASE WHEN $3 = 'pending' THEN escalated_at END,
