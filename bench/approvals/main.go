@@ -5,27 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/signal"
 	"runtime/pprof"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
-	"github.com/rayslice/rayslice/handlers"
-	"github.com/rayslice/rayslice/k8s"
-	"github.com/rayslice/rayslice/store"
 )
 
 // options is what a person can choose.
@@ -43,9 +34,6 @@ type options struct {
 	Profile   string `type:"path" help:"File for a CPU profile of the pages; look at it with go tool pprof."`
 	Pages     int    `default:"500" help:"Pages of each kind measured one after another."`
 }
-
-// publicURL is where the portal believes it is.
-const publicURL = "http://portal.example"
 
 func main() {
 	var o options
@@ -107,36 +95,18 @@ func pages(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	pool, err := pgxpool.New(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	catalogue, err := bench.Catalogue(o.Catalogue)
-	if err != nil {
-		return err
-	}
-	if err := fill(ctx, o, s, pool, catalogue); err != nil {
-		return err
-	}
-	people, err := s.Personas(ctx, rayslice.System)
-	if err != nil {
-		return err
-	}
-	portal, err := handlers.New(handlers.Config{
-		Store: s, Sessions: pool, Catalogue: catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
-		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx,
-	})
+	portal, err := bench.OpenPortal(ctx, address, "", o.Catalogue, o.Version)
 	if err != nil {
 		return err
 	}
 	defer portal.Close()
+	if err := fill(ctx, o, portal.Store, portal.Pool, portal.Catalogue); err != nil {
+		return err
+	}
+	people, err := portal.Store.Personas(ctx, rayslice.System)
+	if err != nil {
+		return err
+	}
 	stop, err := profile(o.Profile)
 	if err != nil {
 		return err
@@ -175,8 +145,8 @@ func profile(name string) (stop func(), err error) {
 const warm = 20
 
 // measureAs reads the pages of one person, one after another.
-func measureAs(portal http.Handler, who rayslice.User, pages int, report *bench.Report) error {
-	cookie, err := signIn(portal, who)
+func measureAs(portal *bench.Portal, who rayslice.User, pages int, report *bench.Report) error {
+	cookie, err := portal.SignIn(who)
 	if err != nil {
 		return err
 	}
@@ -186,9 +156,9 @@ func measureAs(portal http.Handler, who rayslice.User, pages int, report *bench.
 		bytes := 0
 		for i := range pages + warm {
 			if i == warm {
-				cpu = processMillis()
+				cpu = bench.ProcessMillis()
 			}
-			r := httptest.NewRequest(http.MethodGet, publicURL+path, nil)
+			r := httptest.NewRequest(http.MethodGet, bench.PublicURL+path, nil)
 			r.AddCookie(cookie)
 			w := httptest.NewRecorder()
 			begin := time.Now()
@@ -202,31 +172,7 @@ func measureAs(portal http.Handler, who rayslice.User, pages int, report *bench.
 			}
 		}
 		report.Result(who.Name+", "+path, "p50 %.2f ms, p95 %.2f ms (goal: 20), %.1f ms of CPU, %d bytes", bench.Quantile(took, 0.5), bench.Quantile(took, 0.95),
-			(processMillis()-cpu)/float64(len(took)), bytes)
+			(bench.ProcessMillis()-cpu)/float64(len(took)), bytes)
 	}
 	return nil
-}
-
-// processMillis returns the CPU time that this process has used, in milliseconds.
-func processMillis() float64 {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0 // it fails for a wrong argument only
-	}
-	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e6
-}
-
-// signIn begins a session and returns its cookie.
-func signIn(portal http.Handler, who rayslice.User) (*http.Cookie, error) {
-	form := url.Values{"user": {strconv.FormatInt(who.ID, 10)}}
-	r := httptest.NewRequest(http.MethodPost, publicURL+"/signin", strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", publicURL)
-	w := httptest.NewRecorder()
-	portal.ServeHTTP(w, r)
-	cookies := w.Result().Cookies()
-	if len(cookies) == 0 {
-		return nil, errors.New("sign-in gave no cookie: " + w.Body.String())
-	}
-	return cookies[0], nil
 }

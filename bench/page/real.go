@@ -4,26 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime/pprof"
-	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
-	"github.com/rayslice/rayslice/handlers"
-	"github.com/rayslice/rayslice/k8s"
 	"github.com/rayslice/rayslice/store"
 )
-
-// publicURL is where the portal believes it is.
-const publicURL = "http://portal.example"
 
 // realPage measures the page as `rayslice serve` answers it: session, real renderer and all, without the network.
 func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench.Report) error {
@@ -31,37 +21,19 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(ctx, address)
+	portal, err := bench.OpenPortal(ctx, address, "", o.Catalogue, o.Version)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	sessions, err := pgxpool.New(ctx, address)
+	defer portal.Close()
+	asker, err := bench.Hire(ctx, portal.Store, "bench-page")
 	if err != nil {
 		return err
 	}
-	defer sessions.Close()
-	catalogue, err := bench.Catalogue(o.Catalogue)
+	requests, err := running(ctx, portal.Store, asker, portal.Catalogue, o.Clusters)
 	if err != nil {
 		return err
 	}
-	asker, err := bench.Hire(ctx, s, "bench-page")
-	if err != nil {
-		return err
-	}
-	requests, err := running(ctx, s, asker, catalogue, o.Clusters)
-	if err != nil {
-		return err
-	}
-	server, err := handlers.New(handlers.Config{
-		Store: s, Sessions: sessions, Catalogue: catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
-		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx,
-	})
-	if err != nil {
-		return err
-	}
-	defer server.Close()
 	if o.Profile != "" {
 		file, err := os.Create(o.Profile)
 		if err != nil {
@@ -73,12 +45,12 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 		}
 		defer pprof.StopCPUProfile()
 	}
-	return measure(server, asker, requests, o.Pages, report)
+	return measure(portal, asker, requests, o.Pages, report)
 }
 
 // measure reads pages of different requests, one after another.
-func measure(server http.Handler, asker rayslice.User, requests []rayslice.Request, pages int, report *bench.Report) error {
-	cookie, err := bench.SignIn(server, publicURL, asker)
+func measure(portal *bench.Portal, asker rayslice.User, requests []rayslice.Request, pages int, report *bench.Report) error {
+	cookie, err := portal.SignIn(asker)
 	if err != nil {
 		return err
 	}
@@ -86,34 +58,25 @@ func measure(server http.Handler, asker rayslice.User, requests []rayslice.Reque
 	var cpu float64
 	bytes := 0
 	for i := range pages + len(requests) {
-		r := httptest.NewRequest(http.MethodGet, publicURL+"/clusters/"+requests[i%len(requests)].ID, nil)
+		r := httptest.NewRequest(http.MethodGet, bench.PublicURL+"/clusters/"+requests[i%len(requests)].ID, nil)
 		r.AddCookie(cookie)
 		w := httptest.NewRecorder()
 		begin := time.Now()
-		server.ServeHTTP(w, r)
+		portal.ServeHTTP(w, r)
 		ms := float64(time.Since(begin).Microseconds()) / 1000
 		if w.Code != http.StatusOK {
 			return fmt.Errorf("page answers %d: %s", w.Code, w.Body)
 		}
 		if i < len(requests) {
-			cpu = processMillis() // the first time prepares statements and fills caches
+			cpu = bench.ProcessMillis() // the first time prepares statements and fills caches
 			continue
 		}
 		took, bytes = append(took, ms), w.Body.Len()
 	}
 	report.Set("page bytes", bytes)
-	report.Result("CPU of this process", "%.2f ms for each page, whatever else the machine does", (processMillis()-cpu)/float64(pages))
+	report.Result("CPU of this process", "%.2f ms for each page, whatever else the machine does", (bench.ProcessMillis()-cpu)/float64(pages))
 	report.Result("request page, real renderer", "p50 %.2f ms, p95 %.2f ms (goal: 2)", bench.Quantile(took, 0.5), bench.Quantile(took, 0.95))
 	return nil
-}
-
-// processMillis returns the CPU time that this process has used, in milliseconds.
-func processMillis() float64 {
-	var usage syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-		return 0 // it fails for a wrong argument only
-	}
-	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e6
 }
 
 // running makes n requests that look as if they ran: four workers, a head and twenty events.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
 )
 
@@ -85,11 +86,11 @@ func run(ctx context.Context, o options) error {
 
 // compare lets the portal and pgbench take turns, and reports the ratio of their medians.
 func compare(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench.Report, teams int) error {
-	portal, err := newPortal(ctx, o, sandbox, teams)
+	portal, err := newPortal(ctx, o, sandbox, teams, rayslice.MaxLimit)
 	if err != nil {
 		return err
 	}
-	defer portal.close()
+	defer portal.Close()
 	bare, err := newBare(ctx, sandbox, teams)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,62 +12,39 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
-	"github.com/rayslice/rayslice/handlers"
 	"github.com/rayslice/rayslice/store"
 )
 
-const publicURL = "http://portal.example"
-
-// portal is the product's side of the comparison: its store, and its HTTP handler without the network.
+// portal is the product's side of the comparison, with people who ask for one slice after the other.
 type portal struct {
-	store    *store.Store
-	sessions *pgxpool.Pool
-	handler  *handlers.Server
-	askers   []rayslice.User
-	tokens   []string // of each asker
-	drafts   []rayslice.RequestDraft
-	next     atomic.Int64
+	*bench.Portal
+	askers []rayslice.User
+	tokens []string // of each asker
+	drafts []rayslice.RequestDraft
+	next   atomic.Int64
 }
 
-// newPortal returns a portal whose teams may hold as much as there can be.
-func newPortal(ctx context.Context, o options, sandbox *bench.Sandbox, teams int) (*portal, error) {
+// newPortal returns a portal whose teams have the limit, in GiB.
+func newPortal(ctx context.Context, o options, sandbox *bench.Sandbox, teams, limit int) (*portal, error) {
 	address, err := sandbox.Database(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &portal{}
-	if p.store, err = store.Open(ctx, fmt.Sprintf("%s&pool_max_conns=%d", address, o.Pool)); err != nil {
+	if p.Portal, err = bench.OpenPortal(ctx, address, fmt.Sprintf("&pool_max_conns=%d", o.Pool), o.Catalogue, o.Version); err != nil {
 		return nil, err
 	}
-	if p.sessions, err = pgxpool.New(ctx, address); err != nil {
-		return nil, err
-	}
-	catalogue, err := bench.Catalogue(o.Catalogue)
-	if err != nil {
-		return nil, err
-	}
-	p.handler, err = handlers.New(handlers.Config{
-		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Render: func(rayslice.Request) (string, error) { return "", nil },
-		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p, p.hire(ctx, catalogue, teams, rayslice.MaxLimit)
+	return p, p.hire(ctx, teams, limit)
 }
 
 // crew is how many people ask, all teams together: so many that nobody reaches the limit of changes per person.
 const crew = 400
 
 // hire makes the teams with people who ask for one slice at a time, each with an API token.
-func (p *portal) hire(ctx context.Context, catalogue rayslice.Catalogue, teams, limit int) error {
-	draft, err := bench.Draft(catalogue, 1)
+func (p *portal) hire(ctx context.Context, teams, limit int) error {
+	draft, err := bench.Draft(p.Catalogue, 1)
 	if err != nil {
 		return err
 	}
@@ -77,21 +53,21 @@ func (p *portal) hire(ctx context.Context, catalogue rayslice.Catalogue, teams, 
 		team := fmt.Sprintf("bench-%d", i)
 		seed.Teams = append(seed.Teams, store.SeedTeam{Name: team, Namespace: team, LimitGiB: limit})
 	}
-	for i := range crew * min(teams, 1) {
+	for i := range crew {
 		team := seed.Teams[i%teams].Name
 		seed.Users = append(seed.Users, store.SeedUser{Name: fmt.Sprintf("Asker %d", i), Email: fmt.Sprintf("asker-%d@bench.example", i),
 			Roles: map[string]rayslice.Role{team: rayslice.RoleMember}})
 	}
-	if err := p.store.Seed(ctx, rayslice.System, seed); err != nil {
+	if err := p.Store.Seed(ctx, rayslice.System, seed); err != nil {
 		return err
 	}
-	if p.askers, err = p.store.Personas(ctx, rayslice.System); err != nil {
+	if p.askers, err = p.Store.Personas(ctx, rayslice.System); err != nil {
 		return err
 	}
 	for _, asker := range p.askers {
 		draft.Team = asker.Teams()[0]
 		p.drafts = append(p.drafts, draft)
-		token, _, err := p.store.CreateToken(ctx, asker, rayslice.TokenDraft{Name: "bench", Scopes: rayslice.Scopes(), Days: 1})
+		token, _, err := p.Store.CreateToken(ctx, asker, rayslice.TokenDraft{Name: "bench", Scopes: rayslice.Scopes(), Days: 1})
 		if err != nil {
 			return err
 		}
@@ -100,21 +76,13 @@ func (p *portal) hire(ctx context.Context, catalogue rayslice.Catalogue, teams, 
 	return nil
 }
 
-func (p *portal) close() {
-	if p.handler != nil {
-		p.handler.Close()
-	}
-	p.sessions.Close()
-	p.store.Close()
-}
-
 // turn picks the asker whose turn it is.
 func (p *portal) turn() int { return int(p.next.Add(1) % int64(len(p.askers))) }
 
 // create asks through the store.
 func (p *portal) create(ctx context.Context) error {
 	i := p.turn()
-	_, err := p.store.CreateRequest(ctx, p.askers[i], p.drafts[i], "")
+	_, err := p.Store.CreateRequest(ctx, p.askers[i], p.drafts[i], "")
 	return err
 }
 
@@ -126,11 +94,11 @@ func (p *portal) post(ctx context.Context) error {
 	i := p.turn()
 	slice := p.drafts[i].Groups[0].Slice
 	body := fmt.Sprintf(`{"team": %q, "name": "benchmark", "hours": 8, "pool": %q, "slice_gib": %d, "workers": 1}`, p.drafts[i].Team, slice.Pool, slice.GiB)
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, publicURL+"/api/v1/requests", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, bench.PublicURL+"/api/v1/requests", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer "+p.tokens[i])
 	w := httptest.NewRecorder()
-	p.handler.ServeHTTP(w, r)
+	p.ServeHTTP(w, r)
 	switch {
 	case w.Code == http.StatusCreated:
 		return nil
@@ -170,11 +138,11 @@ func crowd(ctx context.Context, n int, do func(context.Context) error) error {
 
 // check fails when a quota differs from its ledger or is over its limit.
 func (p *portal) check(ctx context.Context) error {
-	drift, err := p.store.QuotaDrift(ctx, rayslice.System)
+	drift, err := p.Store.QuotaDrift(ctx, rayslice.System)
 	if err != nil || len(drift) > 0 {
 		return fmt.Errorf("quotas differ from their ledger: %v, %w", drift, err)
 	}
-	quotas, err := p.store.Quotas(ctx, rayslice.System)
+	quotas, err := p.Store.Quotas(ctx, rayslice.System)
 	for _, q := range quotas {
 		if q.Used.GiB > q.Limit.GiB {
 			return fmt.Errorf("%s uses %d of %d GiB", q.Team, q.Used.GiB, q.Limit.GiB)
@@ -186,18 +154,11 @@ func (p *portal) check(ctx context.Context) error {
 // exhaust lets all clients ask for more than a hot team may have: exactly the limit is accepted.
 func exhaust(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench.Report) error {
 	const limit, each = 1000, 40
-	p, err := newPortal(ctx, o, sandbox, 0)
+	p, err := newPortal(ctx, o, sandbox, 1, limit)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	catalogue, err := bench.Catalogue(o.Catalogue)
-	if err != nil {
-		return err
-	}
-	if err := p.hire(ctx, catalogue, 1, limit); err != nil {
-		return err
-	}
+	defer p.Close()
 	var accepted, refused atomic.Int64
 	err = crowd(ctx, o.Clients, func(ctx context.Context) error {
 		for range each {
