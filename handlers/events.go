@@ -248,7 +248,6 @@ func newEventWriter(c echo.Context, t timing) *eventWriter {
 
 // begin says when to connect again and sends the first event.
 func (w *eventWriter) begin(first event) error {
-	_ = w.control.SetReadDeadline(time.Time{}) // a server's limit for reading requests would end the stream; not every writer has deadlines
 	retry := w.timing.retry + rand.N(w.timing.retry)
 	if err := w.write(fmt.Appendf(nil, "retry: %d\n\n", retry.Milliseconds())); err != nil {
 		return err
@@ -280,7 +279,7 @@ func (w *eventWriter) send(e event) error {
 func (w *eventWriter) comment(text string) error { return w.write([]byte(": " + text + "\n\n")) }
 
 func (w *eventWriter) write(b []byte) error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.timing.write)) // see begin
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timing.write)) // not every writer has one
 	if _, err := w.response.Write(b); err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package handlers
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -155,6 +157,24 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			return &http.MaxBytesError{Limit: maxBody}
 		}
 		r.Body = http.MaxBytesReader(c.Response(), r.Body, maxBody)
+		return next(c)
+	}
+}
+
+// readBody reads the whole body before anybody asks who sent it, so that rights are those of the moment of the act, however
+// slowly the body came. The server's limit for reading has done its work then; it would end slow answers and event streams.
+func (s *Server) readBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		body, err := io.ReadAll(c.Request().Body)
+		var tooLarge *http.MaxBytesError
+		switch {
+		case errors.As(err, &tooLarge):
+			return err
+		case err != nil:
+			return refuse(http.StatusBadRequest, "body_cut", nil, err)
+		}
+		c.Request().Body = io.NopCloser(bytes.NewReader(body))
+		_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Time{}) // not every writer has one
 		return next(c)
 	}
 }

@@ -15,7 +15,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = echo.ExtractIPDirect()
-	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin)
+	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
 	mayRequest, mayStop := append(slices.Clip(signedIn), needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {

@@ -216,10 +216,13 @@ func (p *portal) announce(addr net.Addr) {
 	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
 }
 
+// bodyTimeout is how long a request may take to arrive. It ends there: answers and event streams have limits of their own.
+const bodyTimeout = 30 * time.Second
+
 // run serves until ctx ends or a part fails, then stops: event streams first, then HTTP, then the reconciler and the
 // notifier, each of which finishes what it does.
 func (p *portal) run(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: bodyTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)}
 	reconciling, stopReconciling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReconciling()
