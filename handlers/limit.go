@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
 
@@ -16,41 +17,31 @@ type limiter struct {
 	rate  rate.Limit // per second, for long
 	burst int        // at once
 	mu    sync.Mutex
-	of    map[string]*rate.Limiter
+	of    *simplelru.LRU[string, *rate.Limiter]
 }
 
-// maxLimiters is how many keys are remembered before those that owe nothing are forgotten.
+// maxLimiters is how many keys are remembered. Beyond, the one that was quiet for longest is forgotten, and no other gets a
+// new share by it.
 const maxLimiters = 10_000
 
 func newLimiter(perSecond rate.Limit, burst int) *limiter {
-	return &limiter{rate: perSecond, burst: burst, of: map[string]*rate.Limiter{}}
+	of, err := simplelru.NewLRU[string, *rate.Limiter](maxLimiters, nil)
+	if err != nil {
+		panic(err) // the size is above 0
+	}
+	return &limiter{rate: perSecond, burst: burst, of: of}
 }
 
 // allow takes one from the key's share and reports whether there was one left.
 func (l *limiter) allow(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, ok := l.of[key]
+	one, ok := l.of.Get(key)
 	if !ok {
-		if len(l.of) >= maxLimiters {
-			l.forget()
-		}
 		one = rate.NewLimiter(l.rate, l.burst)
-		l.of[key] = one
+		l.of.Add(key, one)
 	}
 	return one.Allow()
-}
-
-// forget drops the keys whose share is whole again; when all are in use, all of them, which gives everybody a new share.
-func (l *limiter) forget() {
-	for key, one := range l.of {
-		if one.Tokens() >= float64(l.burst) {
-			delete(l.of, key)
-		}
-	}
-	if len(l.of) >= maxLimiters {
-		clear(l.of)
-	}
 }
 
 // limits are per replica and far above what people and well-made programs do.

@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"testing"
 
-	"golang.org/x/time/rate"
-
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
 )
@@ -99,21 +97,20 @@ func TestSignInsPerAddress(t *testing.T) {
 	p.nobody().get("/signin").want(http.StatusOK)
 }
 
-// TestLimiterForgets keeps the memory of keys bounded.
+// TestLimiterForgets keeps the memory of keys bounded, and gives nobody a new share by it who was held up just now.
 func TestLimiterForgets(t *testing.T) {
-	l := newLimiter(rate.Inf, 1)
-	for n := range 3 * maxLimiters {
-		l.allow(fmt.Sprint(n))
+	l := newLimiter(0, 1)
+	l.allow("busy")
+	for n := range 3 * maxLimiters { // all of them owe something
+		if !l.allow(fmt.Sprint(n)) {
+			t.Fatalf("key %d is held up by others", n)
+		}
+		if l.allow("busy") {
+			t.Fatalf("after %d other keys the busy one has a new share", n+1)
+		}
 	}
-	if len(l.of) > maxLimiters {
-		t.Errorf("%d keys are kept", len(l.of))
-	}
-	slow := newLimiter(0, 1)
-	for n := range maxLimiters + 1 { // all of them owe something
-		slow.allow(fmt.Sprint(n))
-	}
-	if len(slow.of) > maxLimiters {
-		t.Errorf("%d keys are kept", len(slow.of))
+	if l.of.Len() > maxLimiters {
+		t.Errorf("%d keys are kept", l.of.Len())
 	}
 }
 
