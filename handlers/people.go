@@ -152,7 +152,7 @@ func (s *Server) endSessions(c echo.Context, id int64, _ url.Values) error {
 	return s.config.Store.EndSessions(c.Request().Context(), user(c), id)
 }
 
-func (s *Server) revokePersonToken(c echo.Context, _ int64, _ url.Values) error {
+func (s *Server) revokePersonToken(c echo.Context, id int64, _ url.Values) error {
 	if !user(c).CanAdmin() {
 		return rayslice.Forbidden("admin_only") // one's own are revoked under /account
 	}
@@ -160,5 +160,5 @@ func (s *Server) revokePersonToken(c echo.Context, _ int64, _ url.Values) error 
 	if err != nil {
 		return err
 	}
-	return s.config.Store.RevokeToken(c.Request().Context(), user(c), token)
+	return s.config.Store.RevokeToken(c.Request().Context(), user(c), id, token)
 }

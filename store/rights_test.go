@@ -86,7 +86,9 @@ var rights = map[string]right{
 	"Occupants": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Occupants(sc.ctx, a); return one(err) }},
 	"Personas":  {portal, func(sc scene, a rayslice.User) (int, error) { u, err := sc.Personas(sc.ctx, a); return len(u), err }},
 	"Posted":    {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.Posted(sc.ctx, a, sc.notice)) }},
-	"NotPosted": {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.NotPosted(sc.ctx, a, sc.notice, rayslice.Reason{Code: "away"})) }},
+	"NotPosted": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.NotPosted(sc.ctx, a, sc.notice, rayslice.Reason{Code: "away"}))
+	}},
 	"SaveCluster": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.SaveCluster(sc.ctx, a, rayslice.Cluster{RequestID: sc.request.ID}))
 	}},
@@ -229,7 +231,7 @@ var rights = map[string]right{
 		_, err := sc.DecideRaise(sc.ctx, a, sc.raise.ID, rayslice.RaiseDecision{Grant: true, Charge: rayslice.Charge{GiB: 8}})
 		return one(err)
 	}},
-	"EndGrant": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndGrant(sc.ctx, a, sc.grant)) }},
+	"EndGrant": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndGrant(sc.ctx, a, "vision", sc.grant)) }},
 	"GrantRole": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.GrantRole(sc.ctx, a, sc.Bob.ID, "speech", rayslice.RoleMember))
 	}},
@@ -263,7 +265,9 @@ var rights = map[string]right{
 		page, err := sc.Notices(sc.ctx, a, store.NoticeFilter{})
 		return len(page.Notices), err
 	}},
-	"RevokeToken": {owner, func(sc scene, a rayslice.User) (int, error) { return one(sc.RevokeToken(sc.ctx, a, sc.token.ID)) }},
+	"RevokeToken": {owner, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.RevokeToken(sc.ctx, a, sc.Ada.ID, sc.token.ID))
+	}},
 	"RoleGrants": {owner, func(sc scene, a rayslice.User) (int, error) {
 		g, err := sc.RoleGrants(sc.ctx, a)
 		return countOf(g, "vision"), err

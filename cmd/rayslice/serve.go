@@ -177,7 +177,7 @@ func (p *portal) demoToken(ctx context.Context, persona rayslice.User) (string, 
 	}
 	ours := slices.DeleteFunc(earlier, func(t rayslice.Token) bool { return t.Name != draft.Name || !t.RevokedAt.IsZero() })
 	for _, t := range ours[min(demoTokens, len(ours)):] {
-		if err := p.store.RevokeToken(ctx, persona, t.ID); err != nil {
+		if err := p.store.RevokeToken(ctx, persona, persona.ID, t.ID); err != nil {
 			return "", err
 		}
 	}
