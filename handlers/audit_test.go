@@ -112,32 +112,53 @@ func TestT43HostileNames(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalIsRecorded is T43's other half: whoever is refused by right leaves an entry that says why.
+// TestEveryRefusalIsRecorded is T43's other half: whoever is refused by right leaves one entry that says why, and who tries
+// the same again at once leaves no more.
 func TestEveryRefusalIsRecorded(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	raise := p.raise(rayslice.Charge{GiB: 8})
 	member, lead := p.as(p.Ada), p.as(p.Lea)
+	p.needLead(0)
+	asked, person := p.create(p.Bob, storetest.Draft(1, 4)).ID, "/admin/people/"+itoa(p.Sam.ID)
+	edited, previewed := p.create(p.Bob, storetest.Draft(1, 4)).ID, p.create(p.Bob, storetest.Draft(1, 4)).ID
+	reader := p.token(p.newToken(p.Ada, rayslice.ScopeRead))
+	recorded := func() int { return len(p.as(p.Root).get("/admin/audit.csv?action=refuse").records()) - 1 }
 	for i, ask := range []func() answer{
 		func() answer { return member.get("/teams/vision/rules") },
-		func() answer { return member.post("/teams/vision/rules", nil) },
 		func() answer { return member.post("/teams/vision/raises", nil) },
 		func() answer { return member.post("/teams/vision/raises/"+itoa(raise.ID)+"/withdraw", nil) },
 		func() answer { return lead.post("/teams/vision/limit", nil) },
-		func() answer { return lead.post("/teams/vision/grants/"+itoa(p.base("vision"))+"/end", nil) },
+		func() answer { return member.post("/teams/vision/grants/"+itoa(p.base("vision"))+"/end", nil) },
 		func() answer { return member.post("/teams/vision/deputies", nil) },
 		func() answer { return member.get("/teams/vision/audit") },
-		func() answer { return member.get("/teams/vision/audit.csv") },
 		func() answer { return lead.get("/admin") },
 		func() answer { return lead.post("/admin/teams", nil) },
 		func() answer { return lead.post("/admin/raises/"+itoa(raise.ID), nil) },
 		func() answer { return lead.get("/admin/audit.csv") },
+		func() answer { return member.get("/admin/people") },
+		func() answer { return member.get(person) },
+		func() answer { return member.post(person+"/roles", nil) },
+		func() answer { return member.post(person+"/disable", nil) },
+		func() answer { return member.post(person+"/tokens/1/revoke", nil) },
+		func() answer { return member.get("/approvals") },
+		func() answer { return member.get("/approvals/" + asked + "/preview") },
+		func() answer { return member.get("/clusters/" + asked + "/edit") },
+		func() answer { return member.post("/clusters/"+edited+"/edit", nil) },
+		func() answer { return member.post("/clusters/"+previewed+"/preview", nil) },
+		func() answer { return reader.postJSON("/api/v1/requests", goodBody) },
+		func() answer { return reader.post("/clusters/"+asked+"/stop", nil) },
 	} {
-		got := ask().want(http.StatusForbidden)
-		if n := len(p.as(p.Root).get("/admin/audit.csv?action=refuse").records()) - 1; n != i+1 {
-			t.Fatalf("%s: %d refusals are recorded, want %d", got.what, n, i+1)
+		for range 2 {
+			got := ask().want(http.StatusForbidden)
+			if n := recorded(); n != i+1 {
+				t.Fatalf("%s: %d refusals are recorded, want %d", got.what, n, i+1)
+			}
 		}
 	}
+	other := p.as(p.Bob)
+	other.get("/admin/" + strings.Repeat("people/", 1000)).want(http.StatusNotFound)
+	other.get("/admin/people/" + strings.Repeat("%00%ff", 1000)).want(http.StatusForbidden)
 }
 
 // TestT21SlowReports lets a hundred people read a log that is slow: signing in, asking, stopping and health answer

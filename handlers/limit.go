@@ -8,8 +8,6 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
-
-	"github.com/rayslice/rayslice"
 )
 
 // limiter lets each key do so much in a while. Keys do not touch each other.
@@ -78,17 +76,5 @@ func (s *Server) limitSignIns(next echo.HandlerFunc) echo.HandlerFunc {
 			return tooManyRequests()
 		}
 		return next(c)
-	}
-}
-
-// needs refuses API tokens that lack the scope. Without a token every scope is there.
-func needs(scope rayslice.Scope) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if !user(c).Within(scope) {
-				return &rayslice.Error{Kind: rayslice.KindForbidden, Code: "token_scope", Args: map[string]any{"scope": string(scope)}}
-			}
-			return next(c)
-		}
 	}
 }

@@ -17,7 +17,7 @@ func (s *Server) routes() *echo.Echo {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
-	mayRequest, mayStop := append(slices.Clip(signedIn), needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), needs(rayslice.ScopeStop))
+	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
 	}
@@ -87,14 +87,14 @@ func (s *Server) routes() *echo.Echo {
 	get(settingsPath, s.showNotificationSettings, signedIn...)
 	e.POST(settingsPath, s.saveNotificationSettings, signedIn...)
 	e.POST("/account/notifications/test", s.tryNotification, signedIn...)
-	get("/admin/people", s.showPeople, signedIn...)
-	get("/admin/people/:user", s.showPerson, signedIn...)
-	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), signedIn...)
-	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
-	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), signedIn...)
-	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
-	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), signedIn...)
-	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
+	get("/admin/people", s.showPeople, admin...)
+	get("/admin/people/:user", s.showPerson, admin...)
+	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), admin...)
+	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), admin...)
+	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), admin...)
+	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), admin...)
+	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), admin...)
+	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), admin...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

@@ -99,12 +99,13 @@ func (s *Store) ExportAudit(ctx context.Context, actor rayslice.User, f AuditFil
 	}
 }
 
-// AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about.
-func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User) error {
+// AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about. what names it,
+// e.g. "POST /admin/teams".
+func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User, what string) error {
 	if actor.CanAdmin() {
 		return nil
 	}
-	return s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Subject: what}, "admin_only")
 }
 
 // LeadOnly refuses everybody but the team's leads and admins, with an audit entry, what leads up to setting its rules.
@@ -189,14 +190,4 @@ func audit(ctx context.Context, tx pgx.Tx, actor rayslice.User, e rayslice.Audit
 		VALUES (nullif($1::bigint, 0), $2, $3, $4, $5, $6, $7, $8, $9, coalesce((SELECT prefix FROM tokens WHERE id = $10), ''))`,
 		actor.ID, actor.Name, e.Action, e.RequestID, e.Team, e.From, e.To, reason, e.Subject, actor.TokenID)
 	return err
-}
-
-// refuse records that the actor was refused and why, and returns the refusal.
-func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
-	e.Action = "refuse"
-	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
-	if err := s.inTx(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
-		return err
-	}
-	return refusal
 }

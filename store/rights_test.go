@@ -223,7 +223,7 @@ var rights = map[string]right{
 	"WithdrawRaise": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.WithdrawRaise(sc.ctx, a, sc.raise.ID)) }},
 
 	// An admin's.
-	"AdminOnly": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.AdminOnly(sc.ctx, a)) }},
+	"AdminOnly": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.AdminOnly(sc.ctx, a, "GET /admin")) }},
 	"CreateTeam": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.CreateTeam(sc.ctx, a, rayslice.TeamDraft{Name: "robots", Namespace: "team-robots"}))
 	}},
@@ -297,7 +297,7 @@ func countTeams(teams []rayslice.Team) int {
 // alone, whoever that is; anyone is for whoever is signed in.
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen"}
-	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift"}
+	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
 	anyone  = []string{"Fleet"}
 )
 

@@ -86,7 +86,7 @@ func (s *Store) Tokens(ctx context.Context, actor rayslice.User) ([]rayslice.Tok
 // PersonTokens is Tokens of somebody else. KindForbidden unless the actor is an admin.
 func (s *Store) PersonTokens(ctx context.Context, actor rayslice.User, userID int64) ([]rayslice.Token, error) {
 	if !actor.CanAdmin() {
-		return nil, rayslice.Forbidden("admin_only")
+		return nil, s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
 	}
 	return s.tokensOf(ctx, userID)
 }
