@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -44,6 +45,7 @@ func (l *limiter) allow(key string) bool {
 
 // limits are per replica and far above what people and well-made programs do.
 type limits struct {
+	reads     *limiter // by one person: pages; event streams have a share of their own, as an open page needs its stream
 	changes   *limiter // by one person: requests that change something
 	api       *limiter // by one person: everything under /api/
 	signIns   *limiter // from one address
@@ -51,7 +53,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
+	return limits{reads: newLimiter(20, 300), changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
 }
 
 func tooManyRequests() error {
@@ -62,7 +64,18 @@ func tooManyRequests() error {
 func (s *Server) limitUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, key := c.Request(), strconv.FormatInt(user(c).ID, 10)
-		if !safeMethod(r.Method) && !s.limits.changes.allow(key) || isAPI(r) && !s.limits.api.allow(key) {
+		allowed := true
+		switch {
+		case !safeMethod(r.Method):
+			allowed = s.limits.changes.allow(key) && (!isAPI(r) || s.limits.api.allow(key))
+		case isAPI(r):
+			allowed = s.limits.api.allow(key)
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			allowed = s.limits.reads.allow("events " + key)
+		default:
+			allowed = s.limits.reads.allow(key)
+		}
+		if !allowed {
 			return tooManyRequests()
 		}
 		return next(c)

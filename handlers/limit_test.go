@@ -37,6 +37,14 @@ func TestLimits(t *testing.T) {
 	if n := refused(200, func() answer { return ada.post("/account/tokens", form) }); n == 0 {
 		t.Error("200 tokens in a row are all made")
 	}
+	lea := p.as(p.Lea)
+	if n := refused(600, func() answer { return lea.send(http.MethodHead, "/account", nil) }); n == 0 {
+		t.Error("600 pages in a row are all shown")
+	}
+	lea.send(http.MethodHead, "/clusters/events", nil).want(http.StatusOK) // a page that is open stays fresh
+	if n := refused(600, func() answer { return lea.send(http.MethodHead, "/approvals/events", nil) }); n == 0 {
+		t.Error("600 streams in a row are all begun")
+	}
 	if n := refused(20, func() answer { return bob.get("/api/v1/requests?limit=1") }); n != 0 {
 		t.Errorf("another is refused %d times", n)
 	}
