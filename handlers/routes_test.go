@@ -62,14 +62,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /admin/audit":                         {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/audit.csv":                     {signIn, 403, 403, 403, 200, 403, 403},
 
-		"GET /account":                                  {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
+		"GET /account":                                  {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 403, 403}, // an empty form
 		"POST /account/tokens/:token/revoke":            {signIn, 404, 404, 404, 404, 403, 403}, // Bob's
 		"POST /account/sessions/end":                    {signIn, 303, 303, 303, 303, 403, 403},
-		"GET /notifications":                            {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /notifications/read":                      {signIn, 422, 422, 422, 422, 422, 422}, // none named
-		"GET /account/notifications":                    {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/notifications":                   {signIn, 422, 422, 422, 422, 422, 422}, // no form of webhook chosen
+		"GET /notifications":                            {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /notifications/read":                      {signIn, 422, 422, 422, 422, 403, 403}, // none named
+		"GET /account/notifications":                    {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /account/notifications":                   {signIn, 422, 422, 422, 422, 403, 403}, // no form of webhook chosen
 		"POST /account/notifications/test":              {signIn, 303, 303, 303, 303, 403, 403},
 		"GET /admin/people":                             {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/people/:user":                       {signIn, 403, 403, 403, 200, 403, 403},

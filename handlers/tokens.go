@@ -20,6 +20,17 @@ func (s *Server) needs(scope rayslice.Scope) echo.MiddlewareFunc {
 	}
 }
 
+// inPerson refuses API tokens whatever they may do elsewhere: an account shows more than a token's team, and ways to reach the
+// person.
+func (s *Server) inPerson(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if visitOf(c).identity.bearer != "" {
+			return s.refuseAttempt(c, rayslice.Forbidden("not_by_token"))
+		}
+		return next(c)
+	}
+}
+
 // refuseAttempt records a refusal that needs no look at what it is about, and returns it.
 func (s *Server) refuseAttempt(c echo.Context, refusal error) error {
 	return s.config.Store.Refuse(c.Request().Context(), user(c), rayslice.AuditEntry{Subject: attempt(c.Request())}, refusal)
