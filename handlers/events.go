@@ -107,7 +107,7 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 	rested := time.NewTimer(v.rest)
 	defer rested.Stop()
 	var wake chan struct{} // sub.wake, or nil while the stream rests
-	age := s.ageOfData(c)
+	drawn := false         // since the last heartbeat
 	for {
 		var err error
 		select {
@@ -118,18 +118,16 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 		case <-rested.C:
 			wake = sub.wake
 		case <-heartbeat.C:
-			err = w.comment("heartbeat")
-			if before := age; err == nil {
-				if age = s.ageOfData(c); age != before || age == dataOld {
-					err = s.redraw(c, w, v) // when nothing is reported any more, no change would bring the banner that says so
-				}
+			if err = w.comment("heartbeat"); err == nil && !drawn {
+				err = s.redraw(c, w, v) // a change whose announcement was lost, or that nothing is reported any more
 			}
+			drawn = false
 		case <-recheck.C:
 			if !s.stillSignedIn(c) {
 				return w.send(event{name: web.EventAuthExpired})
 			}
 		case <-wake:
-			wake = nil
+			wake, drawn = nil, true
 			rested.Reset(v.rest)
 			err = s.redraw(c, w, v)
 		}
@@ -164,26 +162,6 @@ func (s *Server) redraw(c echo.Context, w *eventWriter, v view) error {
 	s.config.Logger.LogAttrs(s.context, slog.LevelWarn, "drawing an event failed",
 		slog.String("request_id", visitOf(c).id), slog.String("error", err.Error()))
 	return errLater
-}
-
-// dataAge says whether what Kubernetes reported can be relied on.
-type dataAge string
-
-const (
-	dataUnknown dataAge = "unknown" // nothing was ever reported, or the database is away
-	dataFresh   dataAge = "fresh"
-	dataOld     dataAge = "old" // pages carry a banner with the age
-)
-
-func (s *Server) ageOfData(c echo.Context) dataAge {
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
-	switch {
-	case err != nil || fleet.ObservedAt.IsZero():
-		return dataUnknown
-	case s.now().Sub(fleet.ObservedAt) >= web.StaleAfter:
-		return dataOld
-	}
-	return dataFresh
 }
 
 // stillSignedIn looks again who the stream's session or token stands for. While the database is away nobody is signed
