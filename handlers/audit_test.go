@@ -4,7 +4,10 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,10 +196,10 @@ func TestT21SlowReports(t *testing.T) {
 	close(codes)
 	busy := 0
 	for got := range codes {
-		if got.Code == http.StatusServiceUnavailable {
+		if got.Code == http.StatusServiceUnavailable || got.Code == http.StatusTooManyRequests { // one export of a person at a time
 			busy++
 			if got.Header().Get("Retry-After") == "" {
-				t.Error("503 without Retry-After")
+				t.Error("no Retry-After")
 			}
 		} else if got.Code != http.StatusOK {
 			t.Errorf("a report got %d", got.Code)
@@ -204,5 +207,55 @@ func TestT21SlowReports(t *testing.T) {
 	}
 	if busy < 90 || took > 20*time.Second {
 		t.Errorf("%d of 100 reports were sent away; five rounds of work took %v", busy, took)
+	}
+}
+
+// TestStalledExport has somebody ask for an export and not read it: others' pages and exports go on, a second one has to
+// wait for the first, and that is cut.
+func TestStalledExport(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*timing){
+		"who reads nothing":                     func(t *timing) { t.chunk = 500 * time.Millisecond },
+		"who takes too long, however they read": func(t *timing) { t.export = 500 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := open(t)
+			storetest.Exec(t, `INSERT INTO audit (actor, action, subject, team) SELECT 'Eve', 'test', repeat('x', 1000), 'vision' FROM generate_series(1, 5000)`)
+			change(&p.server.timing)
+			web := httptest.NewUnstartedServer(p.server)
+			web.Config.ConnState = func(c net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					_ = c.(*net.TCPConn).SetWriteBuffer(32 << 10)
+				}
+			}
+			web.Start()
+			t.Cleanup(web.Close)
+			lea, root := p.as(p.Lea), p.as(p.Root)
+			conn, err := net.Dial("tcp", web.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_ = conn.(*net.TCPConn).SetReadBuffer(2 << 10)
+			_, _ = fmt.Fprintf(conn, "GET /teams/vision/audit.csv HTTP/1.1\r\nHost: portal.example\r\nCookie: %s\r\n\r\n", lea.header.Get("Cookie"))
+			if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+			root.get("/admin/audit").want(http.StatusOK)
+			root.get("/admin/audit.csv?action=none").want(http.StatusOK)
+			lea.get("/teams/vision/audit").want(http.StatusOK)
+			if got := lea.with("Accept", "application/problem+json").get("/teams/vision/audit.csv?action=none").want(http.StatusTooManyRequests); got.Header().Get("Retry-After") == "" {
+				t.Error("429 without Retry-After")
+			}
+			for until := time.Now().Add(20 * time.Second); lea.get("/teams/vision/audit.csv?action=none").Code != http.StatusOK; {
+				if time.Now().After(until) {
+					t.Fatal("the export is never cut")
+				}
+			}
+			if rest, err := io.ReadAll(conn); strings.HasSuffix(string(rest), "0\r\n\r\n") {
+				t.Errorf("it looks like a whole one (%v)", err)
+			}
+		})
 	}
 }

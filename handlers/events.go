@@ -22,19 +22,22 @@ import (
 
 const eventStreamType = "text/event-stream"
 
-// timing are the clocks of an event stream.
+// timing are the clocks of event streams and of reports.
 type timing struct {
 	heartbeat time.Duration // between comments: balancers cut streams that are silent for a minute (argoproj/argo-cd#14191)
 	recheck   time.Duration // between looks at whether the session still holds
 	write     time.Duration // longest a reader may take for one event
 	rest      time.Duration // least time between two events of a request's stream
 	listRest  time.Duration // the same for the list, which more changes concern
-	report    time.Duration // longest wait for a report's turn
+	report    time.Duration // longest wait for a report's turn, before its reader hears that others come first
+	chunk     time.Duration // longest a reader of an export may take for one write
+	export    time.Duration // longest an export may take
 	retry     time.Duration // before a browser connects again; up to as much again is added, so that they do not come together
 }
 
 func defaultTiming() timing {
-	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, report: reportWait, retry: 5 * time.Second}
+	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, retry: 5 * time.Second,
+		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute}
 }
 
 // listen feeds the streams from Postgres until Close.

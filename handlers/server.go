@@ -59,7 +59,8 @@ type Server struct {
 	provider     *provider // nil = nobody signs in with one
 	limits       limits
 	streams      *hub
-	reports      chan struct{} // one place for each report that is being read
+	turns        turns
+	exporting    exporting
 	metrics      *metrics
 	timing       timing
 	occupied     occupied
@@ -83,7 +84,8 @@ func New(config Config) (*Server, error) {
 	if config.Health == nil {
 		config.Health = func() Health { return Health{} }
 	}
-	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), reports: make(chan struct{}, maxReports), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), turns: newTurns(),
+		exporting: exporting{by: map[int64]bool{}}, now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

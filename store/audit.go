@@ -73,30 +73,15 @@ func (s *Store) AuditLog(ctx context.Context, actor rayslice.User, f AuditFilter
 	return s.auditPage(ctx, actor, f, pageLength(f.Limit))
 }
 
-// exportChunk is how many entries an export reads at once, so that no statement takes long.
-const exportChunk = 1000
+// auditChunk is how many entries AuditChunk returns, so that no statement takes long.
+const auditChunk = 1000
 
-// ExportAudit calls fn for every entry of the filter, newest first, from After on; an error of fn ends it and is returned.
-// Limit does not count. What is recorded meanwhile is not in it. Who may, as for AuditLog.
-func (s *Store) ExportAudit(ctx context.Context, actor rayslice.User, f AuditFilter, fn func(rayslice.AuditEntry) error) error {
+// AuditChunk is AuditLog for exports, with pages of 1,000 entries whatever the Limit. Who may, as for AuditLog.
+func (s *Store) AuditChunk(ctx context.Context, actor rayslice.User, f AuditFilter) (AuditPage, error) {
 	if err := s.mayReadAudit(ctx, actor, f.Team); err != nil {
-		return err
+		return AuditPage{}, err
 	}
-	for {
-		page, err := s.auditPage(ctx, actor, f, exportChunk)
-		if err != nil {
-			return err
-		}
-		for _, e := range page.Entries {
-			if err := fn(e); err != nil {
-				return err
-			}
-		}
-		if page.Next == 0 {
-			return nil
-		}
-		f.After = page.Next
-	}
+	return s.auditPage(ctx, actor, f, auditChunk)
 }
 
 // AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about. what names it,
