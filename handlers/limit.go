@@ -85,9 +85,23 @@ func (s *Server) limitUser(next echo.HandlerFunc) echo.HandlerFunc {
 // limitSignIns holds the sign-ins from one address to their share.
 func (s *Server) limitSignIns(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !s.limits.signIns.allow(c.RealIP()) {
+		if !s.limits.signIns.allow(addressOf(c)) {
 			return tooManyRequests()
 		}
 		return next(c)
+	}
+}
+
+// limitCallbacks is limitSignIns for the way back from the identity provider. Whoever comes back with the sign-in they began
+// was counted then, and must not be stopped half-way by others behind the same address.
+func (s *Server) limitCallbacks(next echo.HandlerFunc) echo.HandlerFunc {
+	limited := s.limitSignIns(next)
+	return func(c echo.Context) error {
+		if s.provider != nil {
+			if _, err := s.flowOf(c); err == nil {
+				return next(c)
+			}
+		}
+		return limited(c)
 	}
 }

@@ -206,7 +206,7 @@ func safeMethod(method string) bool {
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := s.identityOf(c.Request())
-		if errors.Is(err, errBadToken) && !s.limits.badTokens.allow(c.RealIP()) {
+		if errors.Is(err, errBadToken) && !s.limits.badTokens.allow(addressOf(c)) {
 			err = tooManyRequests()
 		}
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
-	e.IPExtractor = echo.ExtractIPDirect()
+	e.IPExtractor = extractor(s.config.TrustedProxies)
 	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
 	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
@@ -30,7 +30,7 @@ func (s *Server) routes() *echo.Echo {
 	get("/signin", s.showSignIn)
 	e.POST("/signin", s.signIn, s.limitSignIns)
 	get("/signin/oidc", s.beginSignIn, s.limitSignIns)
-	get(callbackPath, s.finishSignIn, s.limitSignIns)
+	get(callbackPath, s.finishSignIn, s.limitCallbacks)
 	e.POST("/signout", s.signOut)
 	e.POST("/language", s.setLanguage)
 

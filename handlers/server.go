@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -22,18 +23,19 @@ import (
 
 // Config is what a Server needs. Every field without "optional" must be set.
 type Config struct {
-	Store       *store.Store
-	Sessions    *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
-	Catalogue   rayslice.Catalogue                     // what may be asked for
-	Render      func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
-	Health      func() Health                          // optional: what the cluster side says about itself
-	Metrics     *prometheus.Registry                   // served at /metrics
-	Logger      *slog.Logger
-	Demo        bool  // personas to choose from, without any proof
-	OIDC        *OIDC // optional: the identity provider people sign in with
-	Version     string
-	PublicURL   string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
-	BaseContext context.Context // optional: when it ends, so do the event streams
+	Store          *store.Store
+	Sessions       *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
+	Catalogue      rayslice.Catalogue                     // what may be asked for
+	Render         func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
+	Health         func() Health                          // optional: what the cluster side says about itself
+	Metrics        *prometheus.Registry                   // served at /metrics
+	Logger         *slog.Logger
+	Demo           bool  // personas to choose from, without any proof
+	OIDC           *OIDC // optional: the identity provider people sign in with
+	Version        string
+	PublicURL      string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
+	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
+	BaseContext    context.Context // optional: when it ends, so do the event streams
 
 	Mail         bool                   // there is a mail server for notifications
 	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"
