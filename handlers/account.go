@@ -87,7 +87,7 @@ func (s *Server) revokeToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.config.Store.RevokeToken(c.Request().Context(), user(c), id); err != nil {
+	if err := s.config.Store.RevokeToken(c.Request().Context(), user(c), user(c).ID, id); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, "/account")

@@ -119,3 +119,23 @@ func TestPeoplePages(t *testing.T) {
 	}
 	root.post(link+"/roles/revoke", url.Values{"role": {"member"}, "team": {"vision"}, "source": {"oidc"}}).want(http.StatusConflict)
 }
+
+// TestAccountIsInPerson keeps an API token, which may be for one team only, from what its owner has and hears elsewhere.
+func TestAccountIsInPerson(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	settings := rayslice.DefaultNotificationSettings()
+	settings.WebhookURL, settings.WebhookForm = "https://hooks.example/SECRET", rayslice.WebhookDingTalk
+	if err := p.store.SetNotificationSettings(t.Context(), p.Ada, settings); err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range []string{"/account", "/notifications", "/account/notifications"} {
+		p.as(p.Ada).get(path).want(http.StatusOK)
+		if got := p.token(p.adaToken).get(path).want(http.StatusForbidden).problem(); got.Code != "not_by_token" || got.Detail == "" {
+			t.Errorf("%s: got %+v", path, got)
+		}
+		if n := p.refusals("not_by_token"); n != i+1 {
+			t.Errorf("%s: %d refusals in the audit log", path, n)
+		}
+	}
+}

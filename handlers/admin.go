@@ -17,7 +17,7 @@ import (
 // requireAdmin refuses everybody else, with an audit entry.
 func (s *Server) requireAdmin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if err := s.config.Store.AdminOnly(c.Request().Context(), user(c)); err != nil {
+		if err := s.config.Store.AdminOnly(c.Request().Context(), user(c), attempt(c.Request())); err != nil {
 			return err
 		}
 		return next(c)

@@ -238,13 +238,9 @@ func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota ray
 
 // apiResendRequest changes what the caller's waiting request asks for and sends it again.
 func (s *Server) apiResendRequest(c echo.Context) error {
-	id, err := requestID(c)
+	request, err := s.changeable(c)
 	if err != nil {
 		return err
-	}
-	if _, err := s.changeable(c); err != nil {
-		request, _ := s.config.Store.Request(c.Request().Context(), user(c), id)
-		return s.refusedResend(c, request, err)
 	}
 	if err := wantJSON(c); err != nil {
 		return err
@@ -260,7 +256,7 @@ func (s *Server) apiResendRequest(c echo.Context) error {
 	if err := s.check(c.Request().Context(), user(c), &again.Draft, fleet); err != nil {
 		return err
 	}
-	request, err := s.config.Store.ResendRequest(c.Request().Context(), user(c), id, again.Revision, again.Draft, again.Reply)
+	request, err = s.config.Store.ResendRequest(c.Request().Context(), user(c), request.ID, again.Revision, again.Draft, again.Reply)
 	if err != nil {
 		return err
 	}

@@ -212,8 +212,8 @@ func (s *Server) previewDecision(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !decider(c).CanLead(row.Request.Team) {
-		return rayslice.Forbidden("decide_not_lead")
+	if actor := decider(c); !actor.CanLead(row.Request.Team) {
+		return s.config.Store.Refuse(c.Request().Context(), actor, about(row.Request), rayslice.Forbidden("decide_not_lead"))
 	}
 	row.Form = web.ParseDecisionForm(c.QueryParams(), row.Request)
 	return page(c, http.StatusOK, web.DecisionPreview(s.frame(c), row))

@@ -21,9 +21,14 @@ func (s *Server) changeable(c echo.Context) (rayslice.Request, error) {
 	}
 	request, err := s.config.Store.Request(c.Request().Context(), user(c), id)
 	if err == nil && !user(c).CanChange(request) {
-		err = rayslice.Forbidden("change_not_owner")
+		err = s.config.Store.Refuse(c.Request().Context(), user(c), about(request), rayslice.Forbidden("change_not_owner"))
 	}
 	return request, err
+}
+
+// about names a request in the audit log.
+func about(r rayslice.Request) rayslice.AuditEntry {
+	return rayslice.AuditEntry{RequestID: r.ID, Team: r.Team}
 }
 
 // editRequest shows the form that changes what a waiting request asks for.
@@ -106,7 +111,7 @@ func (s *Server) resendRequest(c echo.Context) error {
 	}
 	request, err := s.changeable(c)
 	if err != nil {
-		return s.refusedResend(c, request, err)
+		return err
 	}
 	form, reply := web.ParseRequestForm(values), replyOf(values)
 	form.Team = request.Team
@@ -121,14 +126,6 @@ func (s *Server) resendRequest(c echo.Context) error {
 		}
 		return s.editPage(c, now, form, reply)
 	})
-}
-
-// refusedResend has the store refuse what the visitor may see and not change, which records it.
-func (s *Server) refusedResend(c echo.Context, request rayslice.Request, cause error) error {
-	if rayslice.KindOf(cause) == rayslice.KindForbidden {
-		_, cause = s.config.Store.ResendRequest(c.Request().Context(), user(c), request.ID, request.Revision, request.Draft, "")
-	}
-	return cause
 }
 
 func (s *Server) resend(c echo.Context, request rayslice.Request, form web.RequestForm, revision, reply string) error {
@@ -163,7 +160,7 @@ func (s *Server) replyToLead(c echo.Context) error {
 	}
 	request, err := s.changeable(c)
 	if err != nil {
-		return s.refusedResend(c, request, err)
+		return err
 	}
 	if !request.State.Open() {
 		return decidedAlready(request)

@@ -22,19 +22,22 @@ import (
 
 const eventStreamType = "text/event-stream"
 
-// timing are the clocks of an event stream.
+// timing are the clocks of event streams and of reports.
 type timing struct {
 	heartbeat time.Duration // between comments: balancers cut streams that are silent for a minute (argoproj/argo-cd#14191)
 	recheck   time.Duration // between looks at whether the session still holds
 	write     time.Duration // longest a reader may take for one event
 	rest      time.Duration // least time between two events of a request's stream
 	listRest  time.Duration // the same for the list, which more changes concern
-	report    time.Duration // longest wait for a report's turn
+	report    time.Duration // longest wait for a report's turn, before its reader hears that others come first
+	chunk     time.Duration // longest a reader of an export may take for one write
+	export    time.Duration // longest an export may take
 	retry     time.Duration // before a browser connects again; up to as much again is added, so that they do not come together
 }
 
 func defaultTiming() timing {
-	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, report: reportWait, retry: 5 * time.Second}
+	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, retry: 5 * time.Second,
+		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute}
 }
 
 // listen feeds the streams from Postgres until Close.
@@ -107,7 +110,7 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 	rested := time.NewTimer(v.rest)
 	defer rested.Stop()
 	var wake chan struct{} // sub.wake, or nil while the stream rests
-	age := s.ageOfData(c)
+	drawn := false         // since the last heartbeat
 	for {
 		var err error
 		select {
@@ -118,18 +121,16 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 		case <-rested.C:
 			wake = sub.wake
 		case <-heartbeat.C:
-			err = w.comment("heartbeat")
-			if before := age; err == nil {
-				if age = s.ageOfData(c); age != before || age == dataOld {
-					err = s.redraw(c, w, v) // when nothing is reported any more, no change would bring the banner that says so
-				}
+			if err = w.comment("heartbeat"); err == nil && !drawn {
+				err = s.redraw(c, w, v) // a change whose announcement was lost, or that nothing is reported any more
 			}
+			drawn = false
 		case <-recheck.C:
 			if !s.stillSignedIn(c) {
 				return w.send(event{name: web.EventAuthExpired})
 			}
 		case <-wake:
-			wake = nil
+			wake, drawn = nil, true
 			rested.Reset(v.rest)
 			err = s.redraw(c, w, v)
 		}
@@ -164,26 +165,6 @@ func (s *Server) redraw(c echo.Context, w *eventWriter, v view) error {
 	s.config.Logger.LogAttrs(s.context, slog.LevelWarn, "drawing an event failed",
 		slog.String("request_id", visitOf(c).id), slog.String("error", err.Error()))
 	return errLater
-}
-
-// dataAge says whether what Kubernetes reported can be relied on.
-type dataAge string
-
-const (
-	dataUnknown dataAge = "unknown" // nothing was ever reported, or the database is away
-	dataFresh   dataAge = "fresh"
-	dataOld     dataAge = "old" // pages carry a banner with the age
-)
-
-func (s *Server) ageOfData(c echo.Context) dataAge {
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
-	switch {
-	case err != nil || fleet.ObservedAt.IsZero():
-		return dataUnknown
-	case s.now().Sub(fleet.ObservedAt) >= web.StaleAfter:
-		return dataOld
-	}
-	return dataFresh
 }
 
 // stillSignedIn looks again who the stream's session or token stands for. While the database is away nobody is signed
@@ -248,7 +229,6 @@ func newEventWriter(c echo.Context, t timing) *eventWriter {
 
 // begin says when to connect again and sends the first event.
 func (w *eventWriter) begin(first event) error {
-	_ = w.control.SetReadDeadline(time.Time{}) // a server's limit for reading requests would end the stream; not every writer has deadlines
 	retry := w.timing.retry + rand.N(w.timing.retry)
 	if err := w.write(fmt.Appendf(nil, "retry: %d\n\n", retry.Milliseconds())); err != nil {
 		return err
@@ -280,7 +260,7 @@ func (w *eventWriter) send(e event) error {
 func (w *eventWriter) comment(text string) error { return w.write([]byte(": " + text + "\n\n")) }
 
 func (w *eventWriter) write(b []byte) error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.timing.write)) // see begin
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timing.write)) // not every writer has one
 	if _, err := w.response.Write(b); err != nil {
 		return err
 	}

@@ -228,6 +228,23 @@ func TestStreamResumes(t *testing.T) {
 	}
 }
 
+// TestStreamMissesNoChange brings a change whose announcement was lost with the next heartbeat.
+func TestStreamMissesNoChange(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	request := p.create(p.Ada, storetest.Draft(1, 8))
+	web := p.serve(func(t *timing) { t.heartbeat = 30 * time.Millisecond })
+	one, list := p.as(p.Ada).open(web, "/clusters/"+request.ID+"/events", ""), p.as(p.Ada).open(web, "/clusters/events", "")
+	one.event("live")
+	list.event("live")
+	storetest.Exec(t, `UPDATE requests SET state = 'rejected', reason = '{"code":"rejected_by","args":{"who":"Lea","answer":"too large"}}' WHERE id = $1`, request.ID)
+	for !strings.Contains(one.event("live").data, "too large") {
+	}
+	for !strings.Contains(list.event("live").data, "too large") {
+	}
+}
+
 // TestStreamTellsOldData is B107: when the watches die, nothing changes any more, and the banner must come all the same.
 func TestStreamTellsOldData(t *testing.T) {
 	t.Parallel()

@@ -3,12 +3,12 @@ package handlers
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
-
-	"github.com/rayslice/rayslice"
 )
 
 // limiter lets each key do so much in a while. Keys do not touch each other.
@@ -16,45 +16,36 @@ type limiter struct {
 	rate  rate.Limit // per second, for long
 	burst int        // at once
 	mu    sync.Mutex
-	of    map[string]*rate.Limiter
+	of    *simplelru.LRU[string, *rate.Limiter]
 }
 
-// maxLimiters is how many keys are remembered before those that owe nothing are forgotten.
+// maxLimiters is how many keys are remembered. Beyond, the one that was quiet for longest is forgotten, and no other gets a
+// new share by it.
 const maxLimiters = 10_000
 
 func newLimiter(perSecond rate.Limit, burst int) *limiter {
-	return &limiter{rate: perSecond, burst: burst, of: map[string]*rate.Limiter{}}
+	of, err := simplelru.NewLRU[string, *rate.Limiter](maxLimiters, nil)
+	if err != nil {
+		panic(err) // the size is above 0
+	}
+	return &limiter{rate: perSecond, burst: burst, of: of}
 }
 
 // allow takes one from the key's share and reports whether there was one left.
 func (l *limiter) allow(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, ok := l.of[key]
+	one, ok := l.of.Get(key)
 	if !ok {
-		if len(l.of) >= maxLimiters {
-			l.forget()
-		}
 		one = rate.NewLimiter(l.rate, l.burst)
-		l.of[key] = one
+		l.of.Add(key, one)
 	}
 	return one.Allow()
 }
 
-// forget drops the keys whose share is whole again; when all are in use, all of them, which gives everybody a new share.
-func (l *limiter) forget() {
-	for key, one := range l.of {
-		if one.Tokens() >= float64(l.burst) {
-			delete(l.of, key)
-		}
-	}
-	if len(l.of) >= maxLimiters {
-		clear(l.of)
-	}
-}
-
 // limits are per replica and far above what people and well-made programs do.
 type limits struct {
+	reads     *limiter // by one person: pages; event streams have a share of their own, as an open page needs its stream
 	changes   *limiter // by one person: requests that change something
 	api       *limiter // by one person: everything under /api/
 	signIns   *limiter // from one address
@@ -62,7 +53,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
+	return limits{reads: newLimiter(20, 300), changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
 }
 
 func tooManyRequests() error {
@@ -73,7 +64,18 @@ func tooManyRequests() error {
 func (s *Server) limitUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, key := c.Request(), strconv.FormatInt(user(c).ID, 10)
-		if !safeMethod(r.Method) && !s.limits.changes.allow(key) || isAPI(r) && !s.limits.api.allow(key) {
+		allowed := true
+		switch {
+		case !safeMethod(r.Method):
+			allowed = s.limits.changes.allow(key) && (!isAPI(r) || s.limits.api.allow(key))
+		case isAPI(r):
+			allowed = s.limits.api.allow(key)
+		case strings.HasSuffix(r.URL.Path, "/events"):
+			allowed = s.limits.reads.allow("events " + key)
+		default:
+			allowed = s.limits.reads.allow(key)
+		}
+		if !allowed {
 			return tooManyRequests()
 		}
 		return next(c)
@@ -83,21 +85,23 @@ func (s *Server) limitUser(next echo.HandlerFunc) echo.HandlerFunc {
 // limitSignIns holds the sign-ins from one address to their share.
 func (s *Server) limitSignIns(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if !s.limits.signIns.allow(c.RealIP()) {
+		if !s.limits.signIns.allow(addressOf(c)) {
 			return tooManyRequests()
 		}
 		return next(c)
 	}
 }
 
-// needs refuses API tokens that lack the scope. Without a token every scope is there.
-func needs(scope rayslice.Scope) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if !user(c).Within(scope) {
-				return &rayslice.Error{Kind: rayslice.KindForbidden, Code: "token_scope", Args: map[string]any{"scope": string(scope)}}
+// limitCallbacks is limitSignIns for the way back from the identity provider. Whoever comes back with the sign-in they began
+// was counted then, and must not be stopped half-way by others behind the same address.
+func (s *Server) limitCallbacks(next echo.HandlerFunc) echo.HandlerFunc {
+	limited := s.limitSignIns(next)
+	return func(c echo.Context) error {
+		if s.provider != nil {
+			if _, err := s.flowOf(c); err == nil {
+				return next(c)
 			}
-			return next(c)
 		}
+		return limited(c)
 	}
 }

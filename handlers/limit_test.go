@@ -3,10 +3,12 @@ package handlers
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"testing"
 
-	"golang.org/x/time/rate"
+	"github.com/labstack/echo/v4"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store/storetest"
@@ -38,6 +40,14 @@ func TestLimits(t *testing.T) {
 	form := url.Values{"name": {"many"}, "days": {"1"}}
 	if n := refused(200, func() answer { return ada.post("/account/tokens", form) }); n == 0 {
 		t.Error("200 tokens in a row are all made")
+	}
+	lea := p.as(p.Lea)
+	if n := refused(600, func() answer { return lea.send(http.MethodHead, "/account", nil) }); n == 0 {
+		t.Error("600 pages in a row are all shown")
+	}
+	lea.send(http.MethodHead, "/clusters/events", nil).want(http.StatusOK) // a page that is open stays fresh
+	if n := refused(600, func() answer { return lea.send(http.MethodHead, "/approvals/events", nil) }); n == 0 {
+		t.Error("600 streams in a row are all begun")
 	}
 	if n := refused(20, func() answer { return bob.get("/api/v1/requests?limit=1") }); n != 0 {
 		t.Errorf("another is refused %d times", n)
@@ -99,21 +109,20 @@ func TestSignInsPerAddress(t *testing.T) {
 	p.nobody().get("/signin").want(http.StatusOK)
 }
 
-// TestLimiterForgets keeps the memory of keys bounded.
+// TestLimiterForgets keeps the memory of keys bounded, and gives nobody a new share by it who was held up just now.
 func TestLimiterForgets(t *testing.T) {
-	l := newLimiter(rate.Inf, 1)
-	for n := range 3 * maxLimiters {
-		l.allow(fmt.Sprint(n))
+	l := newLimiter(0, 1)
+	l.allow("busy")
+	for n := range 3 * maxLimiters { // all of them owe something
+		if !l.allow(fmt.Sprint(n)) {
+			t.Fatalf("key %d is held up by others", n)
+		}
+		if l.allow("busy") {
+			t.Fatalf("after %d other keys the busy one has a new share", n+1)
+		}
 	}
-	if len(l.of) > maxLimiters {
-		t.Errorf("%d keys are kept", len(l.of))
-	}
-	slow := newLimiter(0, 1)
-	for n := range maxLimiters + 1 { // all of them owe something
-		slow.allow(fmt.Sprint(n))
-	}
-	if len(slow.of) > maxLimiters {
-		t.Errorf("%d keys are kept", len(slow.of))
+	if l.of.Len() > maxLimiters {
+		t.Errorf("%d keys are kept", l.of.Len())
 	}
 }
 
@@ -149,4 +158,60 @@ func TestTokenMakesNoTokens(t *testing.T) {
 	if made != 0 {
 		t.Error("a token made another")
 	}
+}
+
+// TestVisitorsAddress counts by the visitor behind trusted proxies, by nobody's word else, and by networks in IPv6.
+func TestVisitorsAddress(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	for name, tc := range map[string]struct {
+		trusted   []netip.Prefix
+		peer      string
+		forwarded []string
+		want      string
+	}{
+		"nobody in between":                    {nil, "203.0.113.7:1234", nil, "203.0.113.7"},
+		"a header that nobody was trusted for": {nil, "203.0.113.7:1234", []string{"198.51.100.1"}, "203.0.113.7"},
+		"a private peer that was not named":    {nil, "10.0.0.1:1234", []string{"198.51.100.1"}, "10.0.0.1"},
+		"a peer that is no proxy of ours":      {trusted, "192.168.0.1:1234", []string{"198.51.100.1"}, "192.168.0.1"},
+		"a loopback peer":                      {trusted, "127.0.0.1:1234", []string{"198.51.100.1"}, "127.0.0.1"},
+		"one proxy":                            {trusted, "10.0.0.1:1234", []string{"198.51.100.1"}, "198.51.100.1"},
+		"two proxies":                          {trusted, "10.0.0.1:1234", []string{"198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
+		"two headers":                          {trusted, "10.0.0.1:1234", []string{"203.0.113.9", "198.51.100.1"}, "198.51.100.1"},
+		"a visitor who makes some up":          {trusted, "10.0.0.1:1234", []string{"203.0.113.9, nonsense, 198.51.100.1"}, "198.51.100.1"},
+		"a proxy that says nothing":            {trusted, "10.0.0.1:1234", nil, "10.0.0.1"},
+		"IPv6":                                 {nil, "[2001:db8:1:2:3:4:5:6]:1234", nil, "2001:db8:1:2::/64"},
+		"IPv6 with a zone":                     {nil, "[fe80::1%eth0]:1234", nil, "fe80::/64"},
+		"IPv6 behind a proxy":                  {trusted, "[fd00::1]:1234", []string{"2001:db8:1:2:ffff::1"}, "2001:db8:1:2::/64"},
+		"IPv4 written as IPv6":                 {nil, "[::ffff:203.0.113.7]:1234", nil, "203.0.113.7"},
+	} {
+		e := echo.New()
+		e.IPExtractor = extractor(tc.trusted)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = tc.peer
+		for _, value := range tc.forwarded {
+			r.Header.Add("X-Forwarded-For", value)
+		}
+		if got := addressOf(e.NewContext(r, nil)); got != tc.want {
+			t.Errorf("%s: counts as %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestSignInsBehindProxy lets nobody keep the others behind the same ingress from signing in, nor from ending what they began.
+func TestSignInsBehindProxy(t *testing.T) {
+	t.Parallel()
+	i := newIDP(t)
+	p := openWith(t, i, func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} }) // httptest's peer
+	p.server.limits.signIns = newLimiter(0, 10)
+	begun := p.depart(i, "/clusters") // without X-Forwarded-For: as all are who share an address
+	for _, address := range []string{"203.0.113.66", ""} {
+		flood := p.nobody().with("X-Forwarded-For", address)
+		for range 20 {
+			flood.get("/signin/oidc")
+		}
+		flood.get("/signin/oidc").want(http.StatusTooManyRequests)
+		flood.get("/signin/callback?state=made-up").want(http.StatusTooManyRequests)
+	}
+	p.nobody().with("X-Forwarded-For", "198.51.100.7").get("/signin/oidc").want(http.StatusSeeOther)
+	begun.arrive().want(http.StatusSeeOther)
 }

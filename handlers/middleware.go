@@ -1,9 +1,11 @@
 package handlers
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -159,6 +161,24 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// readBody reads the whole body before anybody asks who sent it, so that rights are those of the moment of the act, however
+// slowly the body came. The server's limit for reading has done its work then; it would end slow answers and event streams.
+func (s *Server) readBody(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		body, err := io.ReadAll(c.Request().Body)
+		var tooLarge *http.MaxBytesError
+		switch {
+		case errors.As(err, &tooLarge):
+			return err
+		case err != nil:
+			return refuse(http.StatusBadRequest, "body_cut", nil, err)
+		}
+		c.Request().Body = io.NopCloser(bytes.NewReader(body))
+		_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Time{}) // not every writer has one
+		return next(c)
+	}
+}
+
 // refuseCrossOrigin refuses requests that another site made a browser send. It concerns cookies only: a bearer token is
 // never sent by itself.
 func (s *Server) refuseCrossOrigin(next echo.HandlerFunc) echo.HandlerFunc {
@@ -186,7 +206,7 @@ func safeMethod(method string) bool {
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := s.identityOf(c.Request())
-		if errors.Is(err, errBadToken) && !s.limits.badTokens.allow(c.RealIP()) {
+		if errors.Is(err, errBadToken) && !s.limits.badTokens.allow(addressOf(c)) {
 			err = tooManyRequests()
 		}
 		if err != nil {

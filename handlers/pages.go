@@ -2,7 +2,7 @@ package handlers
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"maps"
 	"mime"
 	"net/http"
@@ -19,7 +19,8 @@ import (
 // page renders into a buffer first, so that a component that fails half-way still becomes a whole error page.
 func page(c echo.Context, status int, component templ.Component) error {
 	var b bytes.Buffer
-	if err := component.Render(c.Request().Context(), &b); err != nil {
+	ctx := context.WithoutCancel(c.Request().Context()) // it is cancelled when reading the request fails, of which the page may tell
+	if err := component.Render(ctx, &b); err != nil {
 		return err
 	}
 	return c.HTMLBlob(status, b.Bytes())
@@ -79,10 +80,6 @@ func formValues(c echo.Context) (url.Values, error) {
 		return nil, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type", map[string]any{"want": echo.MIMEApplicationForm}, nil)
 	}
 	if err := r.ParseForm(); err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return nil, err
-		}
 		return nil, rayslice.Invalid(rayslice.FieldError{Field: "body", Code: rayslice.CodeCharacters})
 	}
 	return r.PostForm, nil

@@ -152,13 +152,10 @@ func (s *Server) endSessions(c echo.Context, id int64, _ url.Values) error {
 	return s.config.Store.EndSessions(c.Request().Context(), user(c), id)
 }
 
-func (s *Server) revokePersonToken(c echo.Context, _ int64, _ url.Values) error {
-	if !user(c).CanAdmin() {
-		return rayslice.Forbidden("admin_only") // one's own are revoked under /account
-	}
+func (s *Server) revokePersonToken(c echo.Context, id int64, _ url.Values) error {
 	token, err := numberParam(c, "token", "token")
 	if err != nil {
 		return err
 	}
-	return s.config.Store.RevokeToken(c.Request().Context(), user(c), token)
+	return s.config.Store.RevokeToken(c.Request().Context(), user(c), id, token)
 }

@@ -14,10 +14,10 @@ import (
 func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
-	e.IPExtractor = echo.ExtractIPDirect()
-	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin)
+	e.IPExtractor = extractor(s.config.TrustedProxies)
+	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
-	mayRequest, mayStop := append(slices.Clip(signedIn), needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), needs(rayslice.ScopeStop))
+	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
 	}
@@ -30,7 +30,7 @@ func (s *Server) routes() *echo.Echo {
 	get("/signin", s.showSignIn)
 	e.POST("/signin", s.signIn, s.limitSignIns)
 	get("/signin/oidc", s.beginSignIn, s.limitSignIns)
-	get(callbackPath, s.finishSignIn, s.limitSignIns)
+	get(callbackPath, s.finishSignIn, s.limitCallbacks)
 	e.POST("/signout", s.signOut)
 	e.POST("/language", s.setLanguage)
 
@@ -77,24 +77,25 @@ func (s *Server) routes() *echo.Echo {
 	get("/admin/audit", s.showAudit, admin...)
 	get("/admin/audit.csv", s.exportAudit, admin...)
 
-	// One's own account, and everybody's for admins.
-	get("/account", s.showAccount, signedIn...)
-	e.POST("/account/tokens", s.createToken, signedIn...)
-	e.POST("/account/tokens/:token/revoke", s.revokeToken, signedIn...)
-	e.POST("/account/sessions/end", s.endOwnSessions, signedIn...)
-	get(notificationsPath, s.showNotifications, signedIn...)
-	e.POST("/notifications/read", s.readNotifications, signedIn...)
-	get(settingsPath, s.showNotificationSettings, signedIn...)
-	e.POST(settingsPath, s.saveNotificationSettings, signedIn...)
-	e.POST("/account/notifications/test", s.tryNotification, signedIn...)
-	get("/admin/people", s.showPeople, signedIn...)
-	get("/admin/people/:user", s.showPerson, signedIn...)
-	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), signedIn...)
-	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
-	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), signedIn...)
-	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
-	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), signedIn...)
-	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
+	// One's own account, which no program needs, and everybody's for admins.
+	own := append(slices.Clone(signedIn), s.inPerson)
+	get("/account", s.showAccount, own...)
+	e.POST("/account/tokens", s.createToken, own...)
+	e.POST("/account/tokens/:token/revoke", s.revokeToken, own...)
+	e.POST("/account/sessions/end", s.endOwnSessions, own...)
+	get(notificationsPath, s.showNotifications, own...)
+	e.POST("/notifications/read", s.readNotifications, own...)
+	get(settingsPath, s.showNotificationSettings, own...)
+	e.POST(settingsPath, s.saveNotificationSettings, own...)
+	e.POST("/account/notifications/test", s.tryNotification, own...)
+	get("/admin/people", s.showPeople, admin...)
+	get("/admin/people/:user", s.showPerson, admin...)
+	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), admin...)
+	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), admin...)
+	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), admin...)
+	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), admin...)
+	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), admin...)
+	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), admin...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

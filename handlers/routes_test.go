@@ -62,14 +62,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /admin/audit":                         {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/audit.csv":                     {signIn, 403, 403, 403, 200, 403, 403},
 
-		"GET /account":                                  {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 422, 422}, // an empty form; a token is refused what is right, see TestTokenMakesNoTokens
-		"POST /account/tokens/:token/revoke":            {signIn, 404, 404, 404, 303, 403, 403}, // Bob's
+		"GET /account":                                  {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /account/tokens":                          {signIn, 422, 422, 422, 422, 403, 403}, // an empty form
+		"POST /account/tokens/:token/revoke":            {signIn, 404, 404, 404, 404, 403, 403}, // Bob's
 		"POST /account/sessions/end":                    {signIn, 303, 303, 303, 303, 403, 403},
-		"GET /notifications":                            {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /notifications/read":                      {signIn, 422, 422, 422, 422, 422, 422}, // none named
-		"GET /account/notifications":                    {signIn, 200, 200, 200, 200, 200, 200},
-		"POST /account/notifications":                   {signIn, 422, 422, 422, 422, 422, 422}, // no form of webhook chosen
+		"GET /notifications":                            {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /notifications/read":                      {signIn, 422, 422, 422, 422, 403, 403}, // none named
+		"GET /account/notifications":                    {signIn, 200, 200, 200, 200, 403, 403},
+		"POST /account/notifications":                   {signIn, 422, 422, 422, 422, 403, 403}, // no form of webhook chosen
 		"POST /account/notifications/test":              {signIn, 303, 303, 303, 303, 403, 403},
 		"GET /admin/people":                             {signIn, 403, 403, 403, 200, 403, 403},
 		"GET /admin/people/:user":                       {signIn, 403, 403, 403, 200, 403, 403},
@@ -211,4 +211,28 @@ func TestAnotherTeamsObject(t *testing.T) {
 	for _, id := range []string{"%00", "..", "%2e%2e", "x", strings.Repeat("a", 4000), "AAAAAAAAAAAA", "%ff"} {
 		sam.get("/clusters/" + id).want(http.StatusNotFound)
 	}
+}
+
+// TestPathsBelongTogether does nothing to a team's grant or a person's token by an address that names another's.
+func TestPathsBelongTogether(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	root := p.as(p.Root)
+	storetest.Exec(t, `INSERT INTO grants (team, gib, cards, base, until_at, granted_by) VALUES ('vision', 1, 0, false, now() + interval '1 hour', 'Root')`)
+	var grant, token int64
+	storetest.Query(t, &grant, `SELECT max(id) FROM grants`)
+	storetest.Query(t, &token, `SELECT id FROM tokens WHERE user_id = $1`, p.Sam.ID)
+	person := func(u rayslice.User) string { return fmt.Sprintf("/admin/people/%d/tokens/%d/revoke", u.ID, token) }
+	root.post("/teams/speech/grants/"+itoa(grant)+"/end", nil).want(http.StatusNotFound)
+	root.post("/teams/no-such/grants/"+itoa(grant)+"/end", nil).want(http.StatusNotFound)
+	root.post(person(p.Ada), nil).want(http.StatusNotFound)
+	root.post("/account/tokens/"+itoa(token)+"/revoke", nil).want(http.StatusNotFound)
+	var ended, revoked bool
+	storetest.Query(t, &ended, `SELECT ended_at IS NOT NULL FROM grants WHERE id = $1`, grant)
+	storetest.Query(t, &revoked, `SELECT revoked_at IS NOT NULL FROM tokens WHERE id = $1`, token)
+	if ended || revoked {
+		t.Errorf("the grant is ended: %t, the token revoked: %t", ended, revoked)
+	}
+	root.post("/teams/vision/grants/"+itoa(grant)+"/end", nil).want(http.StatusSeeOther)
+	root.post(person(p.Sam), nil).want(http.StatusSeeOther)
 }

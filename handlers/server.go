@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -22,18 +23,19 @@ import (
 
 // Config is what a Server needs. Every field without "optional" must be set.
 type Config struct {
-	Store       *store.Store
-	Sessions    *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
-	Catalogue   rayslice.Catalogue                     // what may be asked for
-	Render      func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
-	Health      func() Health                          // optional: what the cluster side says about itself
-	Metrics     *prometheus.Registry                   // served at /metrics
-	Logger      *slog.Logger
-	Demo        bool  // personas to choose from, without any proof
-	OIDC        *OIDC // optional: the identity provider people sign in with
-	Version     string
-	PublicURL   string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
-	BaseContext context.Context // optional: when it ends, so do the event streams
+	Store          *store.Store
+	Sessions       *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
+	Catalogue      rayslice.Catalogue                     // what may be asked for
+	Render         func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
+	Health         func() Health                          // optional: what the cluster side says about itself
+	Metrics        *prometheus.Registry                   // served at /metrics
+	Logger         *slog.Logger
+	Demo           bool  // personas to choose from, without any proof
+	OIDC           *OIDC // optional: the identity provider people sign in with
+	Version        string
+	PublicURL      string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
+	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
+	BaseContext    context.Context // optional: when it ends, so do the event streams
 
 	Mail         bool                   // there is a mail server for notifications
 	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"
@@ -59,7 +61,8 @@ type Server struct {
 	provider     *provider // nil = nobody signs in with one
 	limits       limits
 	streams      *hub
-	reports      chan struct{} // one place for each report that is being read
+	turns        turns
+	exporting    exporting
 	metrics      *metrics
 	timing       timing
 	occupied     occupied
@@ -83,7 +86,8 @@ func New(config Config) (*Server, error) {
 	if config.Health == nil {
 		config.Health = func() Health { return Health{} }
 	}
-	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), reports: make(chan struct{}, maxReports), now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), turns: newTurns(),
+		exporting: exporting{by: map[int64]bool{}}, now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

@@ -78,7 +78,8 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.server.Close)
-	p.server.limits = limits{newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0)} // TestLimits has the real ones
+	none := newLimiter(rate.Inf, 0)
+	p.server.limits = limits{none, none, none, none, none} // TestLimits has the real ones
 	return p
 }
 

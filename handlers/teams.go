@@ -224,7 +224,7 @@ func (s *Server) endGrant(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.config.Store.EndGrant(c.Request().Context(), user(c), id); err != nil {
+	if err := s.config.Store.EndGrant(c.Request().Context(), user(c), c.Param("name"), id); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-quota"))

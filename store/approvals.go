@@ -47,7 +47,7 @@ type ApprovalPage struct {
 // were asked back wait as well, for their owner.
 func (s *Store) Approvals(ctx context.Context, actor rayslice.User, f ApprovalFilter) (ApprovalPage, error) {
 	if err := mayLook(actor, f.Team); err != nil {
-		return ApprovalPage{}, err
+		return ApprovalPage{}, s.Refuse(ctx, actor, rayslice.AuditEntry{Team: f.Team}, err)
 	}
 	after, err := parseCursor(f.After)
 	if err != nil {

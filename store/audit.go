@@ -73,38 +73,24 @@ func (s *Store) AuditLog(ctx context.Context, actor rayslice.User, f AuditFilter
 	return s.auditPage(ctx, actor, f, pageLength(f.Limit))
 }
 
-// exportChunk is how many entries an export reads at once, so that no statement takes long.
-const exportChunk = 1000
+// auditChunk is how many entries AuditChunk returns, so that no statement takes long.
+const auditChunk = 1000
 
-// ExportAudit calls fn for every entry of the filter, newest first, from After on; an error of fn ends it and is returned.
-// Limit does not count. What is recorded meanwhile is not in it. Who may, as for AuditLog.
-func (s *Store) ExportAudit(ctx context.Context, actor rayslice.User, f AuditFilter, fn func(rayslice.AuditEntry) error) error {
+// AuditChunk is AuditLog for exports, with pages of 1,000 entries whatever the Limit. Who may, as for AuditLog.
+func (s *Store) AuditChunk(ctx context.Context, actor rayslice.User, f AuditFilter) (AuditPage, error) {
 	if err := s.mayReadAudit(ctx, actor, f.Team); err != nil {
-		return err
+		return AuditPage{}, err
 	}
-	for {
-		page, err := s.auditPage(ctx, actor, f, exportChunk)
-		if err != nil {
-			return err
-		}
-		for _, e := range page.Entries {
-			if err := fn(e); err != nil {
-				return err
-			}
-		}
-		if page.Next == 0 {
-			return nil
-		}
-		f.After = page.Next
-	}
+	return s.auditPage(ctx, actor, f, auditChunk)
 }
 
-// AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about.
-func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User) error {
+// AdminOnly refuses everybody but admins, with an audit entry, what has no object of its own to ask about. what names it,
+// e.g. "POST /admin/teams".
+func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User, what string) error {
 	if actor.CanAdmin() {
 		return nil
 	}
-	return s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Subject: what}, "admin_only")
 }
 
 // LeadOnly refuses everybody but the team's leads and admins, with an audit entry, what leads up to setting its rules.
@@ -189,14 +175,4 @@ func audit(ctx context.Context, tx pgx.Tx, actor rayslice.User, e rayslice.Audit
 		VALUES (nullif($1::bigint, 0), $2, $3, $4, $5, $6, $7, $8, $9, coalesce((SELECT prefix FROM tokens WHERE id = $10), ''))`,
 		actor.ID, actor.Name, e.Action, e.RequestID, e.Team, e.From, e.To, reason, e.Subject, actor.TokenID)
 	return err
-}
-
-// refuse records that the actor was refused and why, and returns the refusal.
-func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
-	e.Action = "refuse"
-	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
-	if err := s.inTxOnce(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
-		return err
-	}
-	return refusal
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,11 +26,7 @@ func (s *Store) DecideRequest(ctx context.Context, actor rayslice.User, id strin
 
 // recorded writes an audit row where the actor was refused by right, and passes the result on.
 func (s *Store) recorded(ctx context.Context, actor rayslice.User, r rayslice.Request, err error) (rayslice.Request, error) {
-	var refusal *rayslice.Error
-	if errors.As(err, &refusal) && refusal.Kind == rayslice.KindForbidden {
-		err = s.refuse(ctx, actor, rayslice.AuditEntry{RequestID: r.ID, Team: r.Team}, refusal)
-	}
-	if err != nil {
+	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{RequestID: r.ID, Team: r.Team}, err); err != nil {
 		return rayslice.Request{}, err
 	}
 	return r, nil

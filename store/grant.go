@@ -79,40 +79,35 @@ func scanGrant(row pgx.CollectableRow) (g rayslice.Grant, err error) {
 	return g, err
 }
 
-// EndGrant takes a raise back before its end. KindForbidden unless the actor is an admin, KindConflict when it has ended
-// or is the base, which SetLimit replaces.
-func (s *Store) EndGrant(ctx context.Context, actor rayslice.User, id int64) error {
-	var team string
-	err := s.inTxOnce(ctx, func(tx pgx.Tx) error {
-		var err error
-		team, err = endGrant(ctx, tx, actor, id)
-		return err
-	})
-	return s.recordForbidden(ctx, actor, rayslice.AuditEntry{Team: team}, err)
+// EndGrant takes a team's raise back before its end. KindForbidden unless the actor is an admin, KindConflict when it has
+// ended or is the base, which SetLimit replaces; another team's is rayslice.NotFound.
+func (s *Store) EndGrant(ctx context.Context, actor rayslice.User, team string, id int64) error {
+	err := s.inTxOnce(ctx, func(tx pgx.Tx) error { return endGrant(ctx, tx, actor, team, id) })
+	return s.Refuse(ctx, actor, rayslice.AuditEntry{Team: team}, err)
 }
 
-func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, id int64) (team string, err error) {
+func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, team string, id int64) error {
 	g, err := lockGrant(ctx, tx, id)
 	switch {
 	case err != nil:
-		return "", missing(err, "grant")
-	case !actor.CanSee(g.Team):
-		return "", rayslice.NotFound("grant")
+		return missing(err, "grant")
+	case g.Team != team || !actor.CanSee(team):
+		return rayslice.NotFound("grant")
 	case !actor.CanAdmin():
-		return g.Team, rayslice.Forbidden("admin_only")
+		return rayslice.Forbidden("admin_only")
 	case g.Base:
-		return g.Team, &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_is_base"}
+		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_is_base"}
 	case !g.Ended.IsZero():
-		return g.Team, &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_over"}
+		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "grant_over"}
 	}
 	if err := markEnded(ctx, tx, id); err != nil {
-		return g.Team, err
+		return err
 	}
-	if err := refreshLimit(ctx, tx, g.Team, false); err != nil {
-		return g.Team, err
+	if err := refreshLimit(ctx, tx, team, false); err != nil {
+		return err
 	}
 	reason := limitReason(rayslice.ReasonGrantTakenBack, g.Charge, g.Note)
-	return g.Team, changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "end_grant", Team: g.Team, Subject: g.By, Reason: reason})
+	return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "end_grant", Team: team, Subject: g.By, Reason: reason})
 }
 
 // lockGrant holds the team's quota row before it reads the grant, as everybody does who changes a limit.

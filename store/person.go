@@ -39,7 +39,7 @@ type PersonPage struct {
 // Users returns the people there are. KindForbidden unless the actor is an admin.
 func (s *Store) Users(ctx context.Context, actor rayslice.User, f PersonFilter) (PersonPage, error) {
 	if !actor.CanAdmin() {
-		return PersonPage{}, rayslice.Forbidden("admin_only")
+		return PersonPage{}, s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
 	}
 	after, err := parsePersonCursor(f.After)
 	if err != nil {

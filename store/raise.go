@@ -202,7 +202,7 @@ func (s *Store) WithdrawRaise(ctx context.Context, actor rayslice.User, id int64
 		}
 		return closeRaise(ctx, tx, actor, r, rayslice.RaiseWithdrawn, rayslice.RaiseDecision{}, 0)
 	})
-	return s.recordForbidden(ctx, actor, rayslice.AuditEntry{Team: r.Team}, err)
+	return s.Refuse(ctx, actor, rayslice.AuditEntry{Team: r.Team, Subject: r.By.Name}, err)
 }
 
 // DecideRaise grants a raise, all of it or less, or denies it. What is granted ends by itself. KindInvalid for more than
@@ -217,7 +217,7 @@ func (s *Store) DecideRaise(ctx context.Context, actor rayslice.User, id int64, 
 		}
 		return decideRaise(ctx, tx, actor, r, d)
 	})
-	if err = s.recordForbidden(ctx, actor, rayslice.AuditEntry{Team: r.Team}, err); err != nil {
+	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{Team: r.Team, Subject: r.By.Name}, err); err != nil {
 		return rayslice.Raise{}, err
 	}
 	return s.Raise(ctx, actor, id)

@@ -179,21 +179,22 @@ func TestARaiseIsTakenBackEarly(t *testing.T) {
 	s := storetest.New(t)
 	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
 	grant := grantUntil(t, s, people, time.Now().AddDate(0, 0, 9)).Grant.ID
-	wantKind(t, s.EndGrant(t.Context(), people.Sam, grant), rayslice.KindNotFound)
-	wantKind(t, s.EndGrant(t.Context(), people.Lea, grant), rayslice.KindForbidden)
-	wantKind(t, s.EndGrant(t.Context(), people.Root, grant+100), rayslice.KindNotFound)
-	if err := s.EndGrant(t.Context(), people.Root, grant); err != nil {
+	wantKind(t, s.EndGrant(t.Context(), people.Sam, "vision", grant), rayslice.KindNotFound)
+	wantKind(t, s.EndGrant(t.Context(), people.Lea, "vision", grant), rayslice.KindForbidden)
+	wantKind(t, s.EndGrant(t.Context(), people.Root, "vision", grant+100), rayslice.KindNotFound)
+	wantKind(t, s.EndGrant(t.Context(), people.Root, "speech", grant), rayslice.KindNotFound)
+	if err := s.EndGrant(t.Context(), people.Root, "vision", grant); err != nil {
 		t.Fatal(err)
 	}
 	wantLimit(t, s, "vision", rayslice.Charge{GiB: 8})
-	if e := refusal(t, s.EndGrant(t.Context(), people.Root, grant), rayslice.KindConflict); e.Code != "grant_over" {
+	if e := refusal(t, s.EndGrant(t.Context(), people.Root, "vision", grant), rayslice.KindConflict); e.Code != "grant_over" {
 		t.Errorf("code %s", e.Code)
 	}
 	base, err := s.Grants(t.Context(), people.Ada, "vision")
 	if err != nil || len(base) != 1 {
 		t.Fatal(base, err)
 	}
-	if e := refusal(t, s.EndGrant(t.Context(), people.Root, base[0].ID), rayslice.KindConflict); e.Code != "grant_is_base" {
+	if e := refusal(t, s.EndGrant(t.Context(), people.Root, "vision", base[0].ID), rayslice.KindConflict); e.Code != "grant_is_base" {
 		t.Errorf("code %s", e.Code)
 	}
 	wantLogged(t, s, people.Root, "end_grant", 1)

@@ -86,7 +86,9 @@ var rights = map[string]right{
 	"Occupants": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Occupants(sc.ctx, a); return one(err) }},
 	"Personas":  {portal, func(sc scene, a rayslice.User) (int, error) { u, err := sc.Personas(sc.ctx, a); return len(u), err }},
 	"Posted":    {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.Posted(sc.ctx, a, sc.notice)) }},
-	"NotPosted": {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.NotPosted(sc.ctx, a, sc.notice, rayslice.Reason{Code: "away"})) }},
+	"NotPosted": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.NotPosted(sc.ctx, a, sc.notice, rayslice.Reason{Code: "away"}))
+	}},
 	"SaveCluster": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.SaveCluster(sc.ctx, a, rayslice.Cluster{RequestID: sc.request.ID}))
 	}},
@@ -201,16 +203,16 @@ var rights = map[string]right{
 		page, err := sc.AuditLog(sc.ctx, a, store.AuditFilter{Team: "vision"})
 		return len(page.Entries), err
 	}},
+	"AuditChunk": {lead, func(sc scene, a rayslice.User) (int, error) {
+		page, err := sc.AuditChunk(sc.ctx, a, store.AuditFilter{Team: "vision"})
+		return len(page.Entries), err
+	}},
 	"DecideRequest": {lead, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.DecideRequest(sc.ctx, a, sc.request.ID, approveRevision(1))
 		return one(err)
 	}},
 	"EndDeputy": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndDeputy(sc.ctx, a, "vision", sc.Bob.ID)) }},
-	"ExportAudit": {lead, func(sc scene, a rayslice.User) (n int, err error) {
-		err = sc.ExportAudit(sc.ctx, a, store.AuditFilter{Team: "vision"}, func(rayslice.AuditEntry) error { n++; return nil })
-		return n, err
-	}},
-	"LeadOnly": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.LeadOnly(sc.ctx, a, "vision")) }},
+	"LeadOnly":  {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.LeadOnly(sc.ctx, a, "vision")) }},
 	"NameDeputy": {lead, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.NameDeputy(sc.ctx, a, "vision", sc.Bob.ID, time.Now().Add(time.Hour)))
 	}},
@@ -221,7 +223,7 @@ var rights = map[string]right{
 	"WithdrawRaise": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.WithdrawRaise(sc.ctx, a, sc.raise.ID)) }},
 
 	// An admin's.
-	"AdminOnly": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.AdminOnly(sc.ctx, a)) }},
+	"AdminOnly": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.AdminOnly(sc.ctx, a, "GET /admin")) }},
 	"CreateTeam": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.CreateTeam(sc.ctx, a, rayslice.TeamDraft{Name: "robots", Namespace: "team-robots"}))
 	}},
@@ -229,7 +231,7 @@ var rights = map[string]right{
 		_, err := sc.DecideRaise(sc.ctx, a, sc.raise.ID, rayslice.RaiseDecision{Grant: true, Charge: rayslice.Charge{GiB: 8}})
 		return one(err)
 	}},
-	"EndGrant": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndGrant(sc.ctx, a, sc.grant)) }},
+	"EndGrant": {admin, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndGrant(sc.ctx, a, "vision", sc.grant)) }},
 	"GrantRole": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.GrantRole(sc.ctx, a, sc.Bob.ID, "speech", rayslice.RoleMember))
 	}},
@@ -263,7 +265,9 @@ var rights = map[string]right{
 		page, err := sc.Notices(sc.ctx, a, store.NoticeFilter{})
 		return len(page.Notices), err
 	}},
-	"RevokeToken": {owner, func(sc scene, a rayslice.User) (int, error) { return one(sc.RevokeToken(sc.ctx, a, sc.token.ID)) }},
+	"RevokeToken": {owner, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.RevokeToken(sc.ctx, a, sc.Ada.ID, sc.token.ID))
+	}},
 	"RoleGrants": {owner, func(sc scene, a rayslice.User) (int, error) {
 		g, err := sc.RoleGrants(sc.ctx, a)
 		return countOf(g, "vision"), err
@@ -293,7 +297,7 @@ func countTeams(teams []rayslice.Team) int {
 // alone, whoever that is; anyone is for whoever is signed in.
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen"}
-	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift"}
+	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
 	anyone  = []string{"Fleet"}
 )
 

@@ -132,20 +132,3 @@ func memberHolds(ctx context.Context, db DB, userID int64, team, without string)
 			AND r.state NOT IN ('rejected', 'cancelled', 'stopped')`, userID, team, without).Scan(&held.GiB, &held.Cards)
 	return held, err
 }
-
-// recordForbidden writes an audit row where err refuses the actor by right, and passes err on.
-func (s *Store) recordForbidden(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, err error) error {
-	var refusal *rayslice.Error
-	if errors.As(err, &refusal) && refusal.Kind == rayslice.KindForbidden {
-		return s.refuse(ctx, actor, e, refusal)
-	}
-	return err
-}
-
-// forbid records a refusal of rights and returns it.
-func (s *Store) forbid(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, code string) error {
-	var refusal *rayslice.Error
-	errors.As(rayslice.Forbidden(code), &refusal)
-	e.Reason.Args = nil
-	return s.refuse(ctx, actor, e, refusal)
-}

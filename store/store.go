@@ -25,6 +25,7 @@ type Store struct {
 	db        DB
 	pool      *pgxpool.Pool // nil when db is a transaction
 	announcer *announcer
+	repeats   *repeats
 }
 
 // sessionDefaults bound how long one statement, one lock or one forgotten transaction can hold others up. The database
@@ -65,7 +66,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 // New returns a Store on a pool, or on a transaction, inside which its own transactions become savepoints.
 func New(db DB) *Store {
 	pool, _ := db.(*pgxpool.Pool)
-	return &Store{db: db, pool: pool, announcer: &announcer{db: db}}
+	return &Store{db: db, pool: pool, announcer: &announcer{db: db}, repeats: newRepeats()}
 }
 
 // Close closes the pool after what was committed has been announced and its connections have been given back.

@@ -86,7 +86,7 @@ func (s *Store) Tokens(ctx context.Context, actor rayslice.User) ([]rayslice.Tok
 // PersonTokens is Tokens of somebody else. KindForbidden unless the actor is an admin.
 func (s *Store) PersonTokens(ctx context.Context, actor rayslice.User, userID int64) ([]rayslice.Token, error) {
 	if !actor.CanAdmin() {
-		return nil, rayslice.Forbidden("admin_only")
+		return nil, s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
 	}
 	return s.tokensOf(ctx, userID)
 }
@@ -179,9 +179,9 @@ func checkTokenCount(ctx context.Context, tx pgx.Tx, userID int64) error {
 	return err
 }
 
-// RevokeToken ends a token now: one's own, or anybody's for an admin. A token may revoke only itself. One that is revoked
-// already is no error; somebody else's is rayslice.NotFound.
-func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, id int64) error {
+// RevokeToken ends one of the owner's tokens now: one's own, or anybody's for an admin. A token may revoke only itself. One
+// that is revoked already is no error; one that is not the owner's, or is not for the actor to revoke, is rayslice.NotFound.
+func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, owner, id int64) error {
 	if actor.TokenID != 0 && actor.TokenID != id {
 		return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "revoke_token"}, "token_by_token")
 	}
@@ -195,8 +195,9 @@ func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, id int64) 
 				revoked_at IS NOT NULL
 			FROM tokens
 			WHERE id = $1
-				AND (user_id = $2 OR $3)
-			FOR UPDATE`, id, actor.ID, actor.CanAdmin()).Scan(&name, &team, &revoked)
+				AND user_id = $2
+				AND ($2 = $3 OR $4)
+			FOR UPDATE`, id, owner, actor.ID, actor.CanAdmin()).Scan(&name, &team, &revoked)
 		if err != nil || revoked {
 			return missing(err, "token")
 		}

@@ -54,9 +54,10 @@ func TestTokens(t *testing.T) {
 
 	_, err = look(rayslice.NewToken())
 	wantKind(t, err, rayslice.KindNotFound)
-	wantKind(t, s.RevokeToken(ctx, p.Ada, made.ID), rayslice.KindNotFound)
+	wantKind(t, s.RevokeToken(ctx, p.Ada, p.Lea.ID, made.ID), rayslice.KindNotFound)
+	wantKind(t, s.RevokeToken(ctx, p.Root, p.Bob.ID, made.ID), rayslice.KindNotFound)
 	for range 2 {
-		if err := s.RevokeToken(ctx, p.Root, made.ID); err != nil {
+		if err := s.RevokeToken(ctx, p.Root, p.Lea.ID, made.ID); err != nil {
 			t.Fatal(err)
 		}
 	}

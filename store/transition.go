@@ -41,14 +41,7 @@ func (s *Store) StopRequest(ctx context.Context, actor rayslice.User, id string)
 		stopped, err = stopRequest(ctx, tx, actor, id)
 		return err
 	})
-	var refusal *rayslice.Error
-	if errors.As(err, &refusal) && refusal.Kind == rayslice.KindForbidden {
-		err = s.refuse(ctx, actor, rayslice.AuditEntry{RequestID: id, Team: stopped.Team}, refusal)
-	}
-	if err != nil {
-		return rayslice.Request{}, err
-	}
-	return stopped, nil
+	return s.recorded(ctx, actor, stopped, err)
 }
 
 func stopRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string) (rayslice.Request, error) {

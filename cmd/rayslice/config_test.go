@@ -84,6 +84,7 @@ func TestConfigRefusals(t *testing.T) {
 		"an address with a wild port":    {[]string{"serve", "--addr=:99999"}, "--addr (RAYSLICE_ADDR)"},
 		"a public address with a path":   {[]string{"serve", "--public-url=https://x.example/ray"}, "--public-url (RAYSLICE_PUBLIC_URL)"},
 		"a public address without http":  {[]string{"serve", "--public-url=x.example"}, "--public-url (RAYSLICE_PUBLIC_URL)"},
+		"a proxy without a network":      {[]string{"serve", "--trusted-proxies=10.0.0.0/8,ingress"}, "--trusted-proxies"},
 		"a database of another kind":     {[]string{"serve", "--database-url=mysql://u:secret@h/db"}, "--database-url (RAYSLICE_DATABASE_URL)"},
 		"no requests per second":         {[]string{"serve", "--qps=0"}, "--qps (RAYSLICE_QPS)"},
 		"a burst that is no number":      {[]string{"serve", "--burst=many"}, "--burst"},

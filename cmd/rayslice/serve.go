@@ -104,6 +104,7 @@ func (p *portal) open(ctx context.Context) error {
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
+		TrustedProxies: p.config.TrustedProxies,
 		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
@@ -177,7 +178,7 @@ func (p *portal) demoToken(ctx context.Context, persona rayslice.User) (string, 
 	}
 	ours := slices.DeleteFunc(earlier, func(t rayslice.Token) bool { return t.Name != draft.Name || !t.RevokedAt.IsZero() })
 	for _, t := range ours[min(demoTokens, len(ours)):] {
-		if err := p.store.RevokeToken(ctx, persona, t.ID); err != nil {
+		if err := p.store.RevokeToken(ctx, persona, persona.ID, t.ID); err != nil {
 			return "", err
 		}
 	}
@@ -216,10 +217,13 @@ func (p *portal) announce(addr net.Addr) {
 	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
 }
 
+// bodyTimeout is how long a request may take to arrive. It ends there: answers and event streams have limits of their own.
+const bodyTimeout = 30 * time.Second
+
 // run serves until ctx ends or a part fails, then stops: event streams first, then HTTP, then the reconciler and the
 // notifier, each of which finishes what it does.
 func (p *portal) run(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: bodyTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug)}
 	reconciling, stopReconciling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReconciling()
