@@ -86,11 +86,10 @@ func (s *Store) people(ctx context.Context, f PersonFilter, after int64) ([]Pers
 		WHERE ($1 = '' OR strpos(lower(concat_ws(' ', u.name, u.email)), lower($1)) > 0)
 			AND (($2 = '' AND $3 = '') OR EXISTS (
 				SELECT
-				FROM roles
+				FROM held_roles
 				WHERE user_id = u.id
 					AND ($2 = '' OR team = $2)
 					AND ($3 = '' OR role = $3)
-					AND (until_at IS NULL OR until_at > now())
 			))
 			AND (NOT $4 OR u.disabled)
 			AND ($5::bigint = 0 OR u.id = $5)
@@ -123,7 +122,7 @@ func (s *Store) addGrants(ctx context.Context, people []Person) error {
 
 func (s *Store) grantsOf(ctx context.Context, ids []int64) ([]rayslice.RoleGrant, error) {
 	rows, _ := s.db.Query(ctx, grantColumns+`
-			AND user_id = ANY ($1)
+		WHERE user_id = ANY ($1)
 		ORDER BY
 			team NULLS FIRST,
 			role,
@@ -243,10 +242,9 @@ func checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT
-			FROM roles r
+			FROM held_roles r
 			JOIN users u ON u.id = r.user_id
 			WHERE r.role = 'admin'
-				AND (r.until_at IS NULL OR r.until_at > now())
 				AND NOT u.disabled
 				AND (u.iss IS NULL) = (SELECT iss IS NULL FROM users WHERE id = $1)
 		)`, userID).Scan(&left)

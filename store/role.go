@@ -25,8 +25,7 @@ const grantColumns = `
 		source,
 		until_at,
 		granted_by
-	FROM roles
-	WHERE (until_at IS NULL OR until_at > now())`
+	FROM held_roles`
 
 func scanRoleGrant(row pgx.CollectableRow) (g rayslice.RoleGrant, err error) {
 	var until pgtype.Timestamptz
@@ -41,7 +40,7 @@ func (s *Store) Members(ctx context.Context, actor rayslice.User, team string) (
 		return nil, rayslice.NotFound("team")
 	}
 	rows, _ := s.db.Query(ctx, grantColumns+`
-			AND team = $1
+		WHERE team = $1
 		ORDER BY
 			role,
 			source`, team)
@@ -162,8 +161,8 @@ const (
 // MaxDeputyDays is how long a lead may be deputised at a time.
 const MaxDeputyDays = 60
 
-// NameDeputy lets a member of the team decide and set rules like a lead until then, at most MaxDeputyDays from now. A
-// deputy there is already gets the new end. KindForbidden unless the actor leads the team or is an admin; a deputy names
+// NameDeputy lets a member of the team decide and set rules like a lead until then, at most MaxDeputyDays from now, and only
+// while they are a member. A deputy there is already gets the new end. KindForbidden unless the actor leads the team or is an admin; a deputy names
 // no deputies. KindInvalid when the person is not a member of the team, or is the actor.
 func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string, userID int64, until time.Time) error {
 	if !actor.CanSee(team) {
@@ -207,12 +206,11 @@ func leadsInOwnRight(ctx context.Context, tx pgx.Tx, actor rayslice.User, team s
 	err = tx.QueryRow(ctx, `
 		SELECT $1 OR EXISTS (
 			SELECT
-			FROM roles
+			FROM held_roles
 			WHERE user_id = $2
 				AND team = $3
 				AND role = 'lead'
 				AND source <> 'deputy'
-				AND (until_at IS NULL OR until_at > now())
 		)`, actor.Admin, actor.ID, team).Scan(&own)
 	return own, err
 }
@@ -226,11 +224,10 @@ func memberName(ctx context.Context, tx pgx.Tx, team string, userID int64) (name
 			AND NOT u.disabled
 			AND EXISTS (
 				SELECT
-				FROM roles
+				FROM held_roles
 				WHERE user_id = u.id
 					AND team = $2
 					AND source <> 'deputy'
-					AND (until_at IS NULL OR until_at > now())
 			)`, userID, team).Scan(&name)
 	if rayslice.KindOf(missing(err, "user")) == rayslice.KindNotFound {
 		err = rayslice.Invalid(rayslice.FieldError{Field: "user", Code: "not_member", Args: map[string]any{"team": team}})

@@ -76,7 +76,7 @@ func upsertUser(ctx context.Context, tx pgx.Tx, id rayslice.Identity) (userID in
 // syncRoles makes the provider's grants what it says now. Teams that do not exist here are passed over.
 func syncRoles(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, id rayslice.Identity) error {
 	rows, _ := tx.Query(ctx, grantColumns+`
-			AND user_id = $1
+		WHERE user_id = $1
 			AND source = 'oidc'`, userID)
 	had, err := pgx.CollectRows(rows, scanRoleGrant)
 	if err != nil {

@@ -51,11 +51,10 @@ func holders(ctx context.Context, tx pgx.Tx, role rayslice.Role, team string, ex
 	rows, _ := tx.Query(ctx, `
 		SELECT DISTINCT
 			r.user_id
-		FROM roles r
+		FROM held_roles r
 		JOIN users u ON u.id = r.user_id
 		WHERE r.role = $1
 			AND coalesce(r.team, '') = $2
-			AND (r.until_at IS NULL OR r.until_at > now())
 			AND NOT u.disabled
 			AND u.id <> $3
 		ORDER BY r.user_id`, role, team, except)
