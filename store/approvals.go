@@ -280,7 +280,7 @@ func (s *Store) Deciders(ctx context.Context, actor rayslice.User, team string, 
 		FROM held_roles r
 		JOIN users u ON u.id = r.user_id
 		WHERE ((r.team = $1 AND r.role = 'lead') OR r.role = 'admin')
-			AND NOT u.disabled
+			AND `+s.canSignIn()+`
 			AND u.id <> $2
 		ORDER BY u.name`, team, askedBy)
 	var name string

@@ -180,7 +180,7 @@ func (s *Store) RevokeRole(ctx context.Context, actor rayslice.User, g rayslice.
 		if err := deleteRole(ctx, tx, actor, name, g); err != nil || g.Role != rayslice.RoleAdmin {
 			return err
 		}
-		return checkAdminLeft(ctx, tx, g.UserID)
+		return s.checkAdminLeft(ctx, tx, g.UserID)
 	})
 }
 
@@ -203,7 +203,7 @@ func (s *Store) SetDisabled(ctx context.Context, actor rayslice.User, userID int
 			return err
 		}
 		if disabled {
-			if err := checkAdminLeft(ctx, tx, userID); err != nil {
+			if err := s.checkAdminLeft(ctx, tx, userID); err != nil {
 				return err
 			}
 		}
@@ -235,9 +235,9 @@ func (s *Store) administer(ctx context.Context, actor rayslice.User, userID int6
 	})
 }
 
-// checkAdminLeft refuses a change after which nobody is an admin. Personas and people of an identity provider are counted
-// apart, as a portal lets only one kind in.
-func checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
+// checkAdminLeft refuses a change after which nobody who can sign in is an admin. Where personas can, they and people of an
+// identity provider are counted apart: a portal for trying out often has no provider.
+func (s *Store) checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
 	var left bool
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
@@ -245,9 +245,9 @@ func checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
 			FROM held_roles r
 			JOIN users u ON u.id = r.user_id
 			WHERE r.role = 'admin'
-				AND NOT u.disabled
-				AND (u.iss IS NULL) = (SELECT iss IS NULL FROM users WHERE id = $1)
-		)`, userID).Scan(&left)
+				AND `+s.canSignIn()+`
+				AND (NOT $2 OR (u.iss IS NULL) = (SELECT iss IS NULL FROM users WHERE id = $1))
+		)`, userID, s.personas).Scan(&left)
 	if err == nil && !left {
 		err = &rayslice.Error{Kind: rayslice.KindConflict, Code: "last_admin"}
 	}

@@ -181,7 +181,7 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 		if own, err = leadsInOwnRight(ctx, tx, actor, team); err != nil || !own {
 			return err
 		}
-		if entry.Subject, err = memberName(ctx, tx, team, userID); err != nil {
+		if entry.Subject, err = s.memberName(ctx, tx, team, userID); err != nil {
 			return err
 		}
 		if err := checkUntil(ctx, tx, until); err != nil {
@@ -216,12 +216,12 @@ func leadsInOwnRight(ctx context.Context, tx pgx.Tx, actor rayslice.User, team s
 }
 
 // memberName returns the name of somebody who is in the team by more than being a deputy, and who can sign in.
-func memberName(ctx context.Context, tx pgx.Tx, team string, userID int64) (name string, err error) {
+func (s *Store) memberName(ctx context.Context, tx pgx.Tx, team string, userID int64) (name string, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT u.name
 		FROM users u
 		WHERE u.id = $1
-			AND NOT u.disabled
+			AND `+s.canSignIn()+`
 			AND EXISTS (
 				SELECT
 				FROM held_roles

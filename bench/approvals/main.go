@@ -112,6 +112,7 @@ func pages(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench
 		return err
 	}
 	defer s.Close()
+	s.LetPersonasIn()
 	pool, err := pgxpool.New(ctx, address)
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 		return err
 	}
 	defer s.Close()
+	s.LetPersonasIn()
 	sessions, err := pgxpool.New(ctx, address)
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ func newPortal(ctx context.Context, o options, sandbox *bench.Sandbox, teams int
 	if p.store, err = store.Open(ctx, fmt.Sprintf("%s&pool_max_conns=%d", address, o.Pool)); err != nil {
 		return nil, err
 	}
+	p.store.LetPersonasIn()
 	if p.sessions, err = pgxpool.New(ctx, address); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Config struct {
 	Burst            int           `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
 	Resync           time.Duration `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
 	Catalogue        string        `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
-	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, or with persona sign-in those of the demo."`
+	Teams            string        `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams to add at start, with persona sign-in of people too; a limit that exists is left as it is; empty: none, or with persona sign-in those of the demo."`
 	PersonaSignIn    bool          `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`
 	OIDCIssuer       string        `env:"RAYSLICE_OIDC_ISSUER" name:"oidc-issuer" help:"Identity provider people sign in with, as it names itself, e.g. https://id.example/realms/lab; empty: none."`
 	OIDCClientID     string        `env:"RAYSLICE_OIDC_CLIENT_ID" name:"oidc-client-id" help:"What the identity provider calls this portal."`
