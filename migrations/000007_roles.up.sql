@@ -3,7 +3,7 @@ CREATE TABLE roles (
     user_id    bigint      NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     team       text        REFERENCES teams (name) ON DELETE CASCADE, -- null for an admin, who is one everywhere
     role       text        NOT NULL CHECK (role IN ('member', 'lead', 'admin')),
-    source     text        NOT NULL CHECK (source IN ('seed', 'manual', 'oidc', 'deputy')),
+    source     text        NOT NULL CHECK (source IN ('seed', 'manual', 'oidc', 'config', 'deputy')),
     until_at   timestamptz,                    -- it ends by itself
     granted_by text        NOT NULL DEFAULT '', -- name of the person at that time
     created_at timestamptz NOT NULL DEFAULT now(),

@@ -170,12 +170,15 @@ func (s *Store) GrantRole(ctx context.Context, actor rayslice.User, userID int64
 }
 
 // RevokeRole takes back a role that an admin, a lead or the file of people gave. One that the identity provider gives is
-// KindConflict, code "role_from_oidc": only the group there can be changed. The last admin stays one. KindForbidden
-// unless the actor is an admin.
+// KindConflict, code "role_from_oidc": only the group there can be changed; one of the portal's settings likewise, code
+// "role_from_config". The last admin stays one. KindForbidden unless the actor is an admin.
 func (s *Store) RevokeRole(ctx context.Context, actor rayslice.User, g rayslice.RoleGrant) error {
 	return s.administer(ctx, actor, g.UserID, roleEntry("revoke_role", "", g), func(tx pgx.Tx, name string) error {
-		if g.Source == rayslice.SourceOIDC {
+		switch g.Source {
+		case rayslice.SourceOIDC:
 			return &rayslice.Error{Kind: rayslice.KindConflict, Code: "role_from_oidc"}
+		case rayslice.SourceConfig:
+			return &rayslice.Error{Kind: rayslice.KindConflict, Code: "role_from_config"}
 		}
 		if err := deleteRole(ctx, tx, actor, name, g); err != nil || g.Role != rayslice.RoleAdmin {
 			return err

@@ -37,7 +37,7 @@ type Config struct {
 	OIDCScopes       []string      `env:"RAYSLICE_OIDC_SCOPES" name:"oidc-scopes" default:"profile,email" help:"What to ask the identity provider for beside openid; many need groups and offline_access too."`
 	OIDCGroupsClaim  string        `env:"RAYSLICE_OIDC_GROUPS_CLAIM" name:"oidc-groups-claim" default:"groups" help:"Claim that lists a person's groups."`
 	OIDCGroups       string        `env:"RAYSLICE_OIDC_GROUPS" name:"oidc-groups" type:"path" help:"YAML file that says which roles a group gives; empty: groups do not count."`
-	OIDCAdmins       []string      `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that become administrators at sign-in, whatever their groups, with commas between; for the first one."`
+	OIDCAdmins       []string      `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that are administrators while they stand here, whatever their groups, with commas between; for the first one."`
 	OIDCTrustEmail   bool          `env:"RAYSLICE_OIDC_TRUST_EMAIL" name:"oidc-trust-email" default:"false" negatable:"" help:"Keep e-mail addresses although the identity provider does not say that it verified them, e.g. Microsoft Entra ID."`
 	SMTPAddr         string        `env:"RAYSLICE_SMTP_ADDR" name:"smtp-addr" help:"Mail server for notifications, host:port; empty: no mail."`
 	SMTPUser         string        `env:"RAYSLICE_SMTP_USER" name:"smtp-user" help:"Name to sign in to the mail server with; empty: without signing in."`
