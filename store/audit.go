@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -115,7 +116,7 @@ func (s *Store) LeadOnly(ctx context.Context, actor rayslice.User, team string) 
 	case actor.CanLead(team):
 		return nil
 	}
-	return s.forbid(ctx, actor, rayslice.AuditEntry{Team: team}, "rules_not_lead")
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "set_rules", Team: team}, "rules_not_lead")
 }
 
 func (s *Store) mayReadAudit(ctx context.Context, actor rayslice.User, team string) error {
@@ -191,10 +192,14 @@ func audit(ctx context.Context, tx pgx.Tx, actor rayslice.User, e rayslice.Audit
 	return err
 }
 
-// refuse records that the actor was refused and why, and returns the refusal.
+// refuse records that the actor was refused and why, and returns the refusal. The entry's action is what they tried.
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
-	e.Action = "refuse"
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
+	if e.Action != "" {
+		e.Reason.Args = map[string]any{rayslice.ArgTried: e.Action}
+		maps.Copy(e.Reason.Args, refusal.Args)
+	}
+	e.Action = "refuse"
 	if err := s.inTx(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
 		return err
 	}

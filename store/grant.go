@@ -88,7 +88,7 @@ func (s *Store) EndGrant(ctx context.Context, actor rayslice.User, id int64) err
 		team, err = endGrant(ctx, tx, actor, id)
 		return err
 	})
-	return s.recordForbidden(ctx, actor, rayslice.AuditEntry{Team: team}, err)
+	return s.recordForbidden(ctx, actor, rayslice.AuditEntry{Action: "end_grant", Team: team}, err)
 }
 
 func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, id int64) (team string, err error) {

@@ -219,6 +219,7 @@ func (s *Store) SetDisabled(ctx context.Context, actor rayslice.User, userID int
 // each other.
 func (s *Store) administer(ctx context.Context, actor rayslice.User, userID int64, entry rayslice.AuditEntry, fn func(tx pgx.Tx, name string) error) error {
 	if !actor.CanAdmin() {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "admin_only")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
@@ -262,6 +263,7 @@ func (s *Store) checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) err
 func (s *Store) EndSessions(ctx context.Context, actor rayslice.User, userID int64) error {
 	entry := rayslice.AuditEntry{Action: "end_sessions", Reason: rayslice.Reason{Code: "sessions_ended"}}
 	if actor.TokenID != 0 || (actor.ID != userID && !actor.CanAdmin()) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "admin_only")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) (err error) {

@@ -171,6 +171,7 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 	entry := rayslice.AuditEntry{Action: "name_deputy", Team: team, Reason: rayslice.Reason{
 		Code: "deputy_named", Args: map[string]any{"until": until.UTC().Format(time.DateOnly)}}}
 	if !actor.CanLead(team) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	if userID == actor.ID {
@@ -196,6 +197,7 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 		return audit(ctx, tx, actor, entry)
 	})
 	if err == nil && !own {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	return err
@@ -270,6 +272,7 @@ func (s *Store) EndDeputy(ctx context.Context, actor rayslice.User, team string,
 	}
 	entry := rayslice.AuditEntry{Action: "end_deputy", Team: team, Reason: rayslice.Reason{Code: "deputy_ended"}}
 	if !actor.CanLead(team) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
@@ -286,6 +289,12 @@ func (s *Store) EndDeputy(ctx context.Context, actor rayslice.User, team string,
 		}
 		return audit(ctx, tx, actor, entry)
 	})
+}
+
+// whom returns somebody's name for an entry about what was tried on them; "" for nobody.
+func (s *Store) whom(ctx context.Context, id int64) string {
+	name, _ := userName(ctx, s.db, id) // a database that is away fails the entry itself
+	return name
 }
 
 func userName(ctx context.Context, db DB, id int64) (name string, err error) {

@@ -186,17 +186,20 @@ func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, id int64) 
 		return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "revoke_token"}, "token_by_token")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
-		var name, team string
+		entry := rayslice.AuditEntry{Action: "revoke_token", Reason: rayslice.Reason{Code: "token_revoked"}}
+		var owner string // "" = the actor
 		var revoked bool
 		err := tx.QueryRow(ctx, `
 			SELECT
-				name,
-				coalesce(team, ''),
-				revoked_at IS NOT NULL
-			FROM tokens
-			WHERE id = $1
-				AND (user_id = $2 OR $3)
-			FOR UPDATE`, id, actor.ID, actor.CanAdmin()).Scan(&name, &team, &revoked)
+				t.name,
+				coalesce(t.team, ''),
+				CASE WHEN t.user_id = $2 THEN '' ELSE u.name END,
+				t.revoked_at IS NOT NULL
+			FROM tokens t
+			JOIN users u ON u.id = t.user_id
+			WHERE t.id = $1
+				AND (t.user_id = $2 OR $3)
+			FOR UPDATE OF t`, id, actor.ID, actor.CanAdmin()).Scan(&entry.Subject, &entry.Team, &owner, &revoked)
 		if err != nil || revoked {
 			return missing(err, "token")
 		}
@@ -207,6 +210,9 @@ func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, id int64) 
 			WHERE id = $1`, id); err != nil {
 			return err
 		}
-		return audit(ctx, tx, actor, rayslice.AuditEntry{Action: "revoke_token", Subject: name, Team: team, Reason: rayslice.Reason{Code: "token_revoked"}})
+		if owner != "" {
+			entry.Reason.Args = map[string]any{"owner": owner}
+		}
+		return audit(ctx, tx, actor, entry)
 	})
 }
