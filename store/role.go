@@ -103,7 +103,7 @@ func insertRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	if err := tellRole(ctx, tx, actor, g, g.Role); err != nil {
+	if err := tellRole(ctx, tx, actor, g.UserID, g.Team); err != nil {
 		return err
 	}
 	return audit(ctx, tx, actor, roleEntry("grant_role", name, g))
@@ -130,20 +130,30 @@ func deleteRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	if err := tellRole(ctx, tx, actor, g, ""); err != nil {
+	if err := tellRole(ctx, tx, actor, g.UserID, g.Team); err != nil {
 		return err
 	}
 	return audit(ctx, tx, actor, roleEntry("revoke_role", name, g))
 }
 
-// tellRole tells a person that they have a role now, or that one was taken from them (""). What changed by itself with
-// their groups at the identity provider they know from there.
-func tellRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, g rayslice.RoleGrant, role rayslice.Role) error {
+// tellRole tells a person what they are in a team now, "" for the whole portal. What changed by itself with their groups at
+// the identity provider they know from there.
+func tellRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, team string) error {
 	if actor.System {
 		return nil
 	}
-	return tell(ctx, tx, rayslice.News{Code: rayslice.NewsRole, Team: g.Team, For: g.UserID, By: actor.ID,
-		Args: map[string]any{"who": actor.Name, "role": string(role)}})
+	var role string // "" = nothing any more
+	err := tx.QueryRow(ctx, `
+		SELECT
+			coalesce(CASE WHEN bool_or(role = 'lead') THEN 'lead' ELSE min(role) END, '')
+		FROM held_roles
+		WHERE user_id = $1
+			AND team IS NOT DISTINCT FROM nullif($2, '')`, userID, team).Scan(&role)
+	if err != nil {
+		return err
+	}
+	return tell(ctx, tx, rayslice.News{Code: rayslice.NewsRole, Team: team, For: userID, By: actor.ID,
+		Args: map[string]any{"who": actor.Name, "role": role}})
 }
 
 func roleEntry(action, name string, g rayslice.RoleGrant) rayslice.AuditEntry {
@@ -191,7 +201,7 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 		if err := insertDeputy(ctx, tx, actor, team, userID, until); err != nil {
 			return err
 		}
-		if err := tellRole(ctx, tx, actor, rayslice.RoleGrant{UserID: userID, Team: team}, rayslice.RoleLead); err != nil {
+		if err := tellRole(ctx, tx, actor, userID, team); err != nil {
 			return err
 		}
 		return audit(ctx, tx, actor, entry)
@@ -285,6 +295,9 @@ func (s *Store) EndDeputy(ctx context.Context, actor rayslice.User, team string,
 			return err
 		}
 		if entry.Subject, err = userName(ctx, tx, userID); err != nil {
+			return err
+		}
+		if err := tellRole(ctx, tx, actor, userID, team); err != nil {
 			return err
 		}
 		return audit(ctx, tx, actor, entry)

@@ -146,3 +146,56 @@ func wantNoLead(t *testing.T, s *store.Store, p storetest.People, left rayslice.
 		t.Errorf("members %+v, %v", members, err)
 	}
 }
+
+// TestPeopleHearWhatTheyAreNow: not what changed, as they may be it for another reason too.
+func TestPeopleHearWhatTheyAreNow(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	ctx := t.Context()
+	grant := func(team string, role rayslice.Role) func() error {
+		return func() error { return s.GrantRole(ctx, p.Root, p.Bob.ID, team, role) }
+	}
+	revoke := func(team string, role rayslice.Role, source rayslice.Source) func() error {
+		return func() error {
+			return s.RevokeRole(ctx, p.Root, rayslice.RoleGrant{UserID: p.Bob.ID, Team: team, Role: role, Source: source})
+		}
+	}
+	endAs := func(actor rayslice.User) func() error {
+		return func() error { return s.EndDeputy(ctx, actor, "vision", p.Bob.ID) }
+	}
+	name := func() error { return s.NameDeputy(ctx, p.Lea, "vision", p.Bob.ID, inDays(5)) }
+	for i, step := range []struct {
+		do   func() error
+		team string
+		role []any // nil = nothing is told
+	}{
+		{name, "vision", []any{"lead"}},
+		{endAs(p.Lea), "vision", []any{"member"}},
+		{endAs(p.Lea), "vision", nil}, // it is over
+		{name, "vision", []any{"lead"}},
+		{func() error { return s.EndDeputy(ctx, again(t, s, p.Bob), "vision", p.Bob.ID) }, "vision", nil}, // their own doing
+		{grant("vision", rayslice.RoleLead), "vision", []any{"lead"}},
+		{grant("vision", rayslice.RoleMember), "vision", []any{"lead"}},
+		{revoke("vision", rayslice.RoleLead, rayslice.SourceManual), "vision", []any{"member"}},
+		{revoke("vision", rayslice.RoleMember, rayslice.SourceManual), "vision", []any{"member"}},
+		{revoke("vision", rayslice.RoleMember, rayslice.SourceSeed), "vision", []any{""}},
+		{grant("", rayslice.RoleAdmin), "", []any{"admin"}},
+		{revoke("", rayslice.RoleAdmin, rayslice.SourceManual), "", []any{""}},
+	} {
+		outbox(t)
+		if err := step.do(); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		var got []any
+		for _, n := range outbox(t) {
+			if n.Code != rayslice.NewsRole || n.For != p.Bob.ID || n.Team != step.team {
+				t.Errorf("step %d: told %+v", i, n)
+			}
+			got = append(got, n.Args["role"])
+		}
+		if !slices.Equal(got, step.role) {
+			t.Errorf("step %d: told of the role %q, want %q", i, got, step.role)
+		}
+	}
+}
