@@ -222,7 +222,7 @@ func (s *Store) TryNotification(ctx context.Context, actor rayslice.User) error 
 	if err := s.inPerson(ctx, actor); err != nil {
 		return err
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) error {
+	return s.inTxOnce(ctx, func(tx pgx.Tx) error {
 		return tell(ctx, tx, rayslice.News{Code: rayslice.NewsTryMessage, At: time.Now().UTC(), For: actor.ID})
 	})
 }

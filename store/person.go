@@ -266,7 +266,7 @@ func (s *Store) EndSessions(ctx context.Context, actor rayslice.User, userID int
 		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "admin_only")
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) (err error) {
+	return s.inTxOnce(ctx, func(tx pgx.Tx) (err error) {
 		if entry.Subject, err = userName(ctx, tx, userID); err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 		return rayslice.Invalid(rayslice.FieldError{Field: "user", Code: "deputy_self"})
 	}
 	var own bool // the actor leads in their own right
-	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+	err := s.inTxOnce(ctx, func(tx pgx.Tx) (err error) {
 		if own, err = leadsInOwnRight(ctx, tx, actor, team); err != nil || !own {
 			return err
 		}
