@@ -72,7 +72,7 @@ func (s *Store) writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n ray
 		if err != nil {
 			return 0, err
 		}
-		if err := send(ctx, tx, notice.ID, n.Code, settings); err != nil {
+		if err := send(ctx, tx, notice, n.Code, settings); err != nil {
 			return 0, err
 		}
 	}
@@ -123,19 +123,19 @@ func (s *Store) insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n ra
 }
 
 // send puts the mail and the webhook of a notice into the outbox, as far as its person wants them.
-func send(ctx context.Context, tx pgx.Tx, noticeID int64, code rayslice.NewsKind, settings rayslice.NotificationSettings) error {
+func send(ctx context.Context, tx pgx.Tx, notice writtenNotice, code rayslice.NewsKind, settings rayslice.NotificationSettings) error {
 	if settings.Mutes(code) {
 		return nil
 	}
 	if settings.Mail {
-		if _, err := outbox.InsertTx(ctx, tx, rayslice.Mailing{NoticeID: noticeID}, &river.InsertOpts{Queue: QueueMail, MaxAttempts: triesMail}); err != nil {
+		if _, err := outbox.InsertTx(ctx, tx, rayslice.Mailing{NoticeID: notice.ID}, &river.InsertOpts{Queue: QueueMail, MaxAttempts: triesMail}); err != nil {
 			return err
 		}
 	}
 	if settings.WebhookURL == "" {
 		return nil
 	}
-	_, err := outbox.InsertTx(ctx, tx, rayslice.Posting{NoticeID: noticeID}, &river.InsertOpts{Queue: QueueWebhook, MaxAttempts: triesWebhook})
+	_, err := outbox.InsertTx(ctx, tx, rayslice.Posting{NoticeID: notice.ID, UserID: notice.UserID}, &river.InsertOpts{Queue: QueueWebhook, MaxAttempts: triesWebhook})
 	return err
 }
 
