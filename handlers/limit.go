@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/time/rate"
@@ -53,16 +54,21 @@ func (l *limiter) forget() {
 	}
 }
 
-// limits are per replica and far above what people and well-made programs do.
+// limits are per replica and, but for tests, far above what people and well-made programs do.
 type limits struct {
 	changes   *limiter // by one person: requests that change something
 	api       *limiter // by one person: everything under /api/
 	signIns   *limiter // from one address
 	badTokens *limiter // from one address; good ones are never held up by it
+	tests     *limiter // by one person: messages to try their notifications out
 }
 
+// testEvery is the time between two test messages of one person.
+const testEvery = 10 * time.Second
+
 func defaultLimits() limits {
-	return limits{changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
+	return limits{changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60),
+		tests: newLimiter(rate.Every(testEvery), 1)}
 }
 
 func tooManyRequests() error {

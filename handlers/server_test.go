@@ -78,7 +78,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.server.Close)
-	p.server.limits = limits{newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0)} // TestLimits has the real ones
+	p.server.limits = limits{newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0), newLimiter(rate.Inf, 0)} // TestLimits has the real ones
 	return p
 }
 

@@ -14,7 +14,7 @@ import (
 // meanwhile, and when it answers again every message has come once.
 func TestNobodyHoldsUpOthers(t *testing.T) {
 	o := open(t)
-	const messages = 30
+	const messages = 12
 	var now, most atomic.Int32
 	answers := make(chan struct{})
 	release := sync.OnceFunc(func() { close(answers) })
