@@ -3,6 +3,7 @@ module github.com/rayslice/rayslice
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/PuerkitoBio/goquery v1.14.0
 	github.com/a-h/templ v0.3.1001
 	github.com/alecthomas/kong v1.17.0

@@ -120,6 +120,7 @@ func (Mailing) Kind() string { return "mail" }
 // A Posting is the job that sends one notice to its person's webhook.
 type Posting struct {
 	NoticeID int64 `json:"notice_id"`
+	UserID   int64 `json:"user_id"` // whose webhook it is: nobody's messages hold up others'
 }
 
 // Kind names the job.

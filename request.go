@@ -79,3 +79,12 @@ type AuditEntry struct {
 	From, To  State  // "" when no state changed
 	Reason    Reason
 }
+
+// ArgTried is the argument of a refusal's reason that names the action which was refused.
+const ArgTried = "tried"
+
+// Tried returns the action that was refused; "" when it has no name, or when nothing was refused.
+func (e AuditEntry) Tried() string {
+	tried, _ := e.Reason.Args[ArgTried].(string)
+	return tried
+}

@@ -134,6 +134,7 @@ const (
 	SourceSeed   Source = "seed"   // the file of teams and people
 	SourceManual Source = "manual" // an admin
 	SourceOIDC   Source = "oidc"   // a group at the identity provider
+	SourceConfig Source = "config" // the portal's own settings, RAYSLICE_OIDC_ADMINS
 	SourceDeputy Source = "deputy" // a lead who is away
 )
 

@@ -41,6 +41,7 @@ func OpenPortal(ctx context.Context, address, settings, catalogue, version strin
 	if p.Store, err = store.Open(ctx, address+settings); err != nil {
 		return nil, err
 	}
+	p.Store.LetPersonasIn()
 	if p.Pool, err = pgxpool.New(ctx, address); err != nil {
 		p.Store.Close()
 		return nil, err

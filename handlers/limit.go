@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/labstack/echo/v4"
@@ -43,17 +44,22 @@ func (l *limiter) allow(key string) bool {
 	return one.Allow()
 }
 
-// limits are per replica and far above what people and well-made programs do.
+// limits are per replica and, but for tests, far above what people and well-made programs do.
 type limits struct {
 	reads     *limiter // by one person: pages; event streams have a share of their own, as an open page needs its stream
 	changes   *limiter // by one person: requests that change something
 	api       *limiter // by one person: everything under /api/
 	signIns   *limiter // from one address
 	badTokens *limiter // from one address; good ones are never held up by it
+	tests     *limiter // by one person: messages to try their notifications out
 }
 
+// testEvery is the time between two test messages of one person.
+const testEvery = 10 * time.Second
+
 func defaultLimits() limits {
-	return limits{reads: newLimiter(20, 300), changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60)}
+	return limits{reads: newLimiter(20, 300), changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60),
+		tests: newLimiter(rate.Every(testEvery), 1)}
 }
 
 func tooManyRequests() error {

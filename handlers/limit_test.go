@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -54,6 +55,26 @@ func TestLimits(t *testing.T) {
 	}
 	ada.get("/clusters").want(http.StatusOK) // reading goes on
 	bob.post("/language", url.Values{"lang": {"en"}}).want(http.StatusSeeOther)
+}
+
+// TestOneTestMessageAtATime refuses a second one that comes at once, and nobody else's.
+func TestOneTestMessageAtATime(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.server.limits = defaultLimits()
+	ada, bob := p.as(p.Ada), p.as(p.Bob)
+	ada.post("/account/notifications/test", nil).want(http.StatusSeeOther)
+	got := ada.post("/account/notifications/test", nil).want(http.StatusTooManyRequests)
+	if got.Header().Get("Retry-After") == "" || !strings.Contains(got.Body.String(), "Wait 10 seconds") {
+		t.Errorf("the refusal says %s", got.Body)
+	}
+	p.as(p.Ada).post("/account/notifications/test", nil).want(http.StatusTooManyRequests) // another session of hers
+	bob.post("/account/notifications/test", nil).want(http.StatusSeeOther)
+	var sent int
+	storetest.Query(t, &sent, `SELECT count(*) FROM river_job`)
+	if sent != 2 {
+		t.Errorf("%d messages are on their way, want 2", sent)
+	}
 }
 
 // TestStreamsPerPerson is T41's 300 streams: a person has a share of them, however many tokens they have.

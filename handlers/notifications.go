@@ -151,10 +151,14 @@ func (s *Server) saveNotificationSettings(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, withQuery(settingsPath, url.Values{"saved": {"1"}}))
 }
 
-// tryNotification sends the visitor a test message by every way they have chosen.
+// tryNotification sends the visitor a test message by every way they have chosen, now and then: each is work for receivers
+// that others wait for too.
 func (s *Server) tryNotification(c echo.Context) error {
 	if _, err := formValues(c); err != nil {
 		return err
+	}
+	if !s.limits.tests.allow(strconv.FormatInt(user(c).ID, 10)) {
+		return refuse(http.StatusTooManyRequests, "test_too_soon", map[string]any{"seconds": int(testEvery.Seconds())}, nil)
 	}
 	if err := s.config.Store.TryNotification(c.Request().Context(), user(c)); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -280,13 +281,17 @@ func addUserInfo(ctx context.Context, found *oidc.Provider, token *oauth2.Token,
 	return nil
 }
 
-// read picks what counts. Text that is no text, and groups that are no list, count as not said.
+// read picks what counts. Text that is no text, and groups that are no list, count as not said. Groups stay as they are: they
+// are compared with the operator's and never kept, and cleaned one could pass for another.
 func (p *provider) read(said map[string]json.RawMessage) claims {
 	text := func(name string) (s string) { _ = json.Unmarshal(said[name], &s); return strings.TrimSpace(s) }
-	got := claims{Subject: text("sub"), Name: text("name"), Email: text("email")}
-	for _, other := range []string{"preferred_username", "email", "sub"} {
+	got := claims{Subject: text("sub"), Email: text("email")}
+	if clean(got.Email) != got.Email {
+		got.Email = "" // cleaned, it could be somebody else's
+	}
+	for _, name := range []string{"name", "preferred_username", "email", "sub"} {
 		if got.Name == "" {
-			got.Name = text(other)
+			got.Name = clean(text(name))
 		}
 	}
 	if json.Unmarshal(said["email_verified"], &got.EmailVerified) != nil {
@@ -309,9 +314,9 @@ const maxClaim = 200
 // identity is the claims as the store takes them. An address that the provider does not vouch for is not kept at all:
 // messages would go to whoever it really belongs to.
 func (p *provider) identity(c claims) rayslice.Identity {
-	id := rayslice.Identity{Issuer: p.config.Issuer, Subject: c.Subject, Name: clean(c.Name), Admin: slices.Contains(p.config.Admins, c.Subject)}
+	id := rayslice.Identity{Issuer: p.config.Issuer, Subject: c.Subject, Name: c.Name, Admin: slices.Contains(p.config.Admins, c.Subject)}
 	if c.EmailVerified || p.config.TrustEmail {
-		id.Email = clean(c.Email)
+		id.Email = c.Email
 	}
 	if !c.HasGroups || len(p.config.Groups) == 0 {
 		return id
@@ -327,16 +332,21 @@ func (p *provider) identity(c claims) rayslice.Identity {
 	return id
 }
 
-// clean makes foreign text fit to be kept and shown on one line.
+// clean makes foreign text fit to be kept and shown on one line, as what it is: without what nobody sees, which could make it
+// look like somebody else's name, and without what turns the direction of the text around it.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 			return -1
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
+	s = strings.Join(strings.Fields(s), " ")
 	if runes := []rune(s); len(runes) > maxClaim {
-		s = string(runes[:maxClaim])
+		s = strings.TrimSpace(string(runes[:maxClaim]))
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -463,5 +464,35 @@ func TestConfiguredAdmin(t *testing.T) {
 	}
 	if slices.Contains(strings.Fields(people.Text()), idpSecret) {
 		t.Error("the page shows the secret")
+	}
+}
+
+// TestForeignNames are kept as what people see of them, and nothing else of them; an address that would not be the same is none.
+func TestForeignNames(t *testing.T) {
+	t.Parallel()
+	p := newProvider(OIDC{GroupsClaim: "groups", TrustEmail: true, Groups: map[string][]rayslice.RoleGrant{"admins": {{Role: rayslice.RoleAdmin}}}}, "")
+	for name, tc := range map[string]struct{ said, name, email string }{
+		"an ordinary one":               {`{"name": "Ada Lovelace", "email": "ada@example.org"}`, "Ada Lovelace", "ada@example.org"},
+		"other scripts":                 {`{"name": "王小明 نور Zoë"}`, "王小明 نور Zoë", ""},
+		"turned around":                 {`{"name": "\u202eAda\u202c \u2066\u200fRoot\u2069\u061c"}`, "Ada Root", ""},
+		"another's, with unseen signs":  {`{"name": "Ro\u200bo\u200c\u200d\u2060\ufefft\u00ad\u034f\ufe0f"}`, "Root", ""},
+		"tags and fillers":              {`{"name": "Root\udb40\udc41\u3164\uffa0\u115f"}`, "Root", ""},
+		"several lines and wide spaces": {`{"name": " Ada\r\n\u2028\u00a0\u3000Root\u0000\u0007\u009b "}`, "Ada Root", ""},
+		"nothing that is seen":          {`{"name": "\u200b\u202e", "preferred_username": "ada"}`, "ada", ""},
+		"too long":                      {`{"name": "` + strings.Repeat("é ", 300) + `"}`, strings.TrimSpace(strings.Repeat("é ", 100)), ""},
+		"an address with unseen signs":  {`{"name": "Ada", "email": "ada\u200b@example.org"}`, "Ada", ""},
+		"an address that is too long":   {`{"name": "Ada", "email": "` + strings.Repeat("a", 300) + `@example.org"}`, "Ada", ""},
+	} {
+		var said map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(tc.said), &said); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.identity(p.read(said)); got.Name != tc.name || got.Email != tc.email {
+			t.Errorf("%s: kept as %q, %q; want %q, %q", name, got.Name, got.Email, tc.name, tc.email)
+		}
+	}
+	groups := map[string]json.RawMessage{"groups": json.RawMessage(`["admins\u200b", "\u202eadmins"]`)}
+	if got := p.identity(p.read(groups)); len(got.Roles) != 0 {
+		t.Errorf("groups that only look like another give %v", got.Roles)
 	}
 }

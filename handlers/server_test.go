@@ -79,7 +79,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	}
 	t.Cleanup(p.server.Close)
 	none := newLimiter(rate.Inf, 0)
-	p.server.limits = limits{none, none, none, none, none} // TestLimits has the real ones
+	p.server.limits = limits{none, none, none, none, none, none} // TestLimits has the real ones
 	return p
 }
 

@@ -9,8 +9,8 @@ CREATE INDEX memberships_team ON memberships (team);
 
 INSERT INTO memberships (user_id, team, role)
 SELECT user_id, team, CASE WHEN bool_or(role = 'lead') THEN 'lead' ELSE 'member' END
-FROM roles
-WHERE team IS NOT NULL AND (until_at IS NULL OR until_at > now())
+FROM held_roles
+WHERE team IS NOT NULL
 GROUP BY user_id, team;
 
 ALTER TABLE users
@@ -21,6 +21,7 @@ ALTER TABLE users
 
 UPDATE users u
 SET is_admin = true
-WHERE EXISTS (SELECT FROM roles r WHERE r.user_id = u.id AND r.role = 'admin' AND (r.until_at IS NULL OR r.until_at > now()));
+WHERE EXISTS (SELECT FROM held_roles r WHERE r.user_id = u.id AND r.role = 'admin');
 
+DROP VIEW held_roles;
 DROP TABLE roles;

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"code.dny.dev/ssrf"
+
 	"github.com/rayslice/rayslice"
 )
 
@@ -102,23 +104,15 @@ func (a Allow) dialer(resolver *net.Resolver, inClear bool) func(ctx context.Con
 	}
 }
 
-// special are networks that no message from people's settings may go to, beside those that netip knows: this network,
-// carrier NAT (where clouds keep their metadata), protocol assignments, benchmarks, documentation, reserved, and the IPv6
-// networks in which an IPv4 address is hidden.
-var special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-	"203.0.113.0/24", "240.0.0.0/4", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "fec0::/10")
-
-func prefixes(texts ...string) []netip.Prefix {
-	all := make([]netip.Prefix, 0, len(texts))
-	for _, text := range texts {
-		all = append(all, netip.MustParsePrefix(text))
-	}
-	return all
-}
-
-// public reports whether an address is one of the public internet.
+// public reports whether an address is one of the public internet: in IPv4 none of IANA's special-purpose registry, in IPv6
+// of the block that IANA gives out, but for what the registry has in it. So no form in which an IPv4 address hides in an
+// IPv6 one is public, but for the mapped one, which is judged by what it hides.
 func public(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() &&
+	special := ssrf.IPv4DeniedPrefixes
+	if addr.Is6() {
+		special = ssrf.IPv6DeniedPrefixes
+	}
+	return addr.IsValid() && (addr.Is4() || ssrf.IPv6GlobalUnicast.Contains(addr)) &&
 		!slices.ContainsFunc(special, func(n netip.Prefix) bool { return n.Contains(addr) })
 }

@@ -16,16 +16,40 @@ import (
 
 func TestPublicAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
-		"8.8.8.8": true, "47.92.1.1": true, "2400:3200::1": true, "2606:4700:4700::1111": true,
-		"127.0.0.1": false, "127.8.8.8": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false,
-		"169.254.169.254": false, "100.100.100.200": false, "0.0.0.0": false, "0.1.2.3": false, "255.255.255.255": false,
-		"224.0.0.1": false, "192.0.0.192": false, "198.18.0.1": false, "240.0.0.1": false,
-		"::1": false, "::": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fc00::1": false, "ff02::1": false, "fec0::1": false,
-		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false, "::127.0.0.1": false,
-		"::ffff:8.8.8.8": true, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "2002:7f00:1::": false, "2001:0:7f00:1::": false,
+		"8.8.8.8": true, "47.92.1.1": true, "2400:3200::1": true, "2606:4700:4700::1111": true, "::ffff:8.8.8.8": true,
+		"fe80::1%eth0": false, "::127.0.0.1": false, "fec0::1": false, "fd00:ec2::254": false,
+		"100.100.100.200": false, "169.254.169.254": false, // where clouds keep what only the machine may know
+		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false,
 	} {
 		if got := public(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is public: %v, want %v", text, got, want)
+		}
+	}
+	if public(netip.Addr{}) {
+		t.Error("no address is public")
+	}
+}
+
+// TestSpecialNetworks holds the first and the last address of every network that IANA's special-purpose registries have
+// (iana-ipv4-special-registry, iana-ipv6-special-registry), of multicast, and of what hides an IPv4 address.
+func TestSpecialNetworks(t *testing.T) {
+	for _, text := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32",
+		"::/128", "::1/128", "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23",
+		"2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+	} {
+		network := netip.MustParsePrefix(text)
+		last := network.Addr().AsSlice()
+		for bit := network.Bits(); bit < 8*len(last); bit++ {
+			last[bit/8] |= 0x80 >> (bit % 8)
+		}
+		end, _ := netip.AddrFromSlice(last)
+		for _, addr := range []netip.Addr{network.Addr(), end} {
+			if public(addr) {
+				t.Errorf("%s of %s is public", addr, text)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Config struct {
 
 	retry     river.ClientRetryPolicy // for tests; nil = river's
 	impatient bool                    // for tests: no random pause before periodic work begins
+	turnWait  time.Duration           // for tests; 0 = turnWait
 }
 
 // Store is what the Notifier keeps and asks in Postgres.
@@ -59,12 +61,13 @@ type Notifier struct {
 	config  Config
 	mailer  *mailer
 	poster  *poster
+	turns   *turns // at the webhooks' workers
 	metrics *metrics
 }
 
 // New returns a Notifier that does nothing until it is run. It fails on a mail server or sender that cannot be one.
 func New(config Config) (*Notifier, error) {
-	n := &Notifier{config: config, poster: newPoster(config.Webhook)}
+	n := &Notifier{config: config, poster: newPoster(config.Webhook), turns: newTurns(cmp.Or(config.turnWait, turnWait))}
 	var err error
 	if n.mailer, err = newMailer(config.Mail, config.BaseURL); err != nil {
 		return nil, err
@@ -121,7 +124,7 @@ func (n *Notifier) client() (*river.Client[pgx.Tx], error) {
 		Queues: map[string]river.QueueConfig{
 			queueNews:    {MaxWorkers: 2},
 			queueMail:    {MaxWorkers: 2},
-			queueWebhook: {MaxWorkers: 4},
+			queueWebhook: {MaxWorkers: 8},
 			queueDue:     {MaxWorkers: 1, FetchPollInterval: dueEvery / 2},
 		},
 		Workers:                     workers,

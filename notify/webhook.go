@@ -66,10 +66,14 @@ type webhookWorker struct {
 	n *Notifier
 }
 
-// Work sends the notice, unless that was done before or is not wanted any more. A receiver tells a message that comes
-// twice by its id.
+// Work sends the notice, unless that was done before or is not wanted any more, and puts it off while another of the
+// person's is being sent, which is not one of its tries. A receiver tells a message that comes twice by its id.
 func (w *webhookWorker) Work(ctx context.Context, job *river.Job[rayslice.Posting]) error {
 	n := w.n
+	if wait := n.turns.take(job.Args.UserID); wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	defer n.turns.give(job.Args.UserID)
 	letter, wanted, err := n.letter(ctx, job.Args.NoticeID)
 	if err != nil || !wanted || letter.Posted || letter.Settings.WebhookURL == "" {
 		return err

@@ -277,11 +277,10 @@ func (s *Store) Deciders(ctx context.Context, actor rayslice.User, team string, 
 		SELECT DISTINCT
 			u.name,
 			r.role
-		FROM roles r
+		FROM held_roles r
 		JOIN users u ON u.id = r.user_id
 		WHERE ((r.team = $1 AND r.role = 'lead') OR r.role = 'admin')
-			AND (r.until_at IS NULL OR r.until_at > now())
-			AND NOT u.disabled
+			AND `+s.canSignIn()+`
 			AND u.id <> $2
 		ORDER BY u.name`, team, askedBy)
 	var name string

@@ -101,7 +101,7 @@ func (s *Store) LeadOnly(ctx context.Context, actor rayslice.User, team string) 
 	case actor.CanLead(team):
 		return nil
 	}
-	return s.forbid(ctx, actor, rayslice.AuditEntry{Team: team}, "rules_not_lead")
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "set_rules", Team: team}, "rules_not_lead")
 }
 
 func (s *Store) mayReadAudit(ctx context.Context, actor rayslice.User, team string) error {

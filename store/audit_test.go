@@ -151,3 +151,66 @@ func TestT43EverythingWorksAsThePortalsRole(t *testing.T) {
 	}
 	wantLogged(t, s, people.Root, "grant_ended", 1)
 }
+
+// TestRefusalsSayWhatWasTried names the action and whom or what it was about, also where the reason is the same for many.
+func TestRefusalsSayWhatWasTried(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	ctx := t.Context()
+	raise, err := s.AskRaise(ctx, p.Lea, rayslice.RaiseDraft{Team: "vision", Charge: rayslice.Charge{GiB: 8}, Purpose: "more"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := rayslice.RoleGrant{UserID: p.Root.ID, Role: rayslice.RoleAdmin, Source: rayslice.SourceSeed}
+	for name, tc := range map[string]struct {
+		do             func() error
+		tried, subject string
+	}{
+		"to make oneself an admin":   {func() error { return s.GrantRole(ctx, p.Ada, p.Ada.ID, "", rayslice.RoleAdmin) }, "grant_role", "Ada"},
+		"to take an admin's role":    {func() error { return s.RevokeRole(ctx, p.Lea, admin) }, "revoke_role", "Root"},
+		"to keep an admin out":       {func() error { return s.SetDisabled(ctx, p.Ada, p.Root.ID, true) }, "disable_user", "Root"},
+		"to let somebody in":         {func() error { return s.SetDisabled(ctx, p.Ada, p.Bob.ID, false) }, "enable_user", "Bob"},
+		"to sign an admin out":       {func() error { return s.EndSessions(ctx, p.Ada, p.Root.ID) }, "end_sessions", "Root"},
+		"to do it to nobody":         {func() error { return s.EndSessions(ctx, p.Ada, 99999) }, "end_sessions", ""},
+		"to stand in":                {func() error { return s.NameDeputy(ctx, p.Ada, "vision", p.Bob.ID, inDays(3)) }, "name_deputy", "Bob"},
+		"to end who stands in":       {func() error { return s.EndDeputy(ctx, p.Ada, "vision", p.Bob.ID) }, "end_deputy", "Bob"},
+		"to add a team":              {func() error { return s.CreateTeam(ctx, p.Ada, rayslice.TeamDraft{Name: "mine"}) }, "create_team", "mine"},
+		"to raise the limit":         {func() error { return s.SetLimit(ctx, p.Ada, "vision", rayslice.Charge{}, "") }, "set_limit", ""},
+		"to ask for more":            {func() error { _, err := s.AskRaise(ctx, p.Ada, rayslice.RaiseDraft{Team: "vision"}); return err }, "ask_raise", ""},
+		"to withdraw another's wish": {func() error { return s.WithdrawRaise(ctx, p.Ada, raise.ID) }, "withdraw_raise", "Lea"},
+		"to grant one's own wish": {func() error {
+			_, err := s.DecideRaise(ctx, p.Lea, raise.ID, rayslice.RaiseDecision{Grant: true, Charge: raise.Charge})
+			return err
+		}, "grant_raise", "Lea"},
+	} {
+		wantKind(t, tc.do(), rayslice.KindForbidden)
+		page, err := s.AuditLog(ctx, p.Root, store.AuditFilter{Action: "refuse", Limit: 1})
+		if err != nil || len(page.Entries) != 1 {
+			t.Fatal(err)
+		}
+		if e := page.Entries[0]; e.Tried() != tc.tried || e.Subject != tc.subject {
+			t.Errorf("%s: recorded as %q on %q, want %q on %q", name, e.Tried(), e.Subject, tc.tried, tc.subject)
+		}
+	}
+}
+
+// TestARevokedTokenNamesItsOwner where an admin revokes it.
+func TestARevokedTokenNamesItsOwner(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	for actor, want := range map[*rayslice.User]any{&p.Ada: nil, &p.Root: "Ada"} {
+		_, made := mustToken(t, s, p.Ada, rayslice.TokenDraft{Name: "of Ada for " + actor.Name, Scopes: []rayslice.Scope{rayslice.ScopeRead}, Days: 1})
+		if err := s.RevokeToken(t.Context(), *actor, p.Ada.ID, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.AuditLog(t.Context(), p.Root, store.AuditFilter{Action: "revoke_token", Limit: 1})
+		if err != nil || len(page.Entries) != 1 {
+			t.Fatal(err)
+		}
+		if e := page.Entries[0]; e.Subject != made.Name || e.Reason.Args["owner"] != want {
+			t.Errorf("%s's revoking is recorded as %+v", actor.Name, e)
+		}
+	}
+}

@@ -259,3 +259,53 @@ func TestB068EachTeamIsChargedForItself(t *testing.T) {
 	mustCreate(t, s, ada, draft)
 	wantUsed(t, s, rayslice.Charge{}) // of vision
 }
+
+// TestACutCommitRepeatsNothing cuts the connection in the COMMIT of everything people change about people: it is done, recorded
+// and told once.
+func TestACutCommitRepeatsNothing(t *testing.T) {
+	for _, how := range []cutting{cutBefore, cutAfter} {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			direct := storetest.New(t)
+			p := storetest.Fill(t, direct, rayslice.Charge{GiB: 8})
+			_, token := mustToken(t, direct, p.Ada, rayslice.TokenDraft{Name: "old", Scopes: []rayslice.Scope{rayslice.ScopeRead}, Days: 1})
+			proxy := newCommitProxy(t, storetest.URL(t), how)
+			s := storetest.Open(t, proxy.url)
+			ctx := t.Context()
+			hook := rayslice.NotificationSettings{WebhookURL: "https://hooks.example.org/x", WebhookForm: rayslice.WebhookSlack}
+			manual := rayslice.RoleGrant{UserID: p.Bob.ID, Team: "vision", Role: rayslice.RoleLead, Source: rayslice.SourceManual}
+			for _, step := range []struct {
+				name          string
+				do            func() error
+				entries, told int
+			}{
+				{"name a deputy", func() error { return s.NameDeputy(ctx, p.Lea, "vision", p.Bob.ID, inDays(5)) }, 1, 1},
+				{"end a deputy", func() error { return s.EndDeputy(ctx, p.Lea, "vision", p.Bob.ID) }, 1, 1},
+				{"give a role", func() error { return s.GrantRole(ctx, p.Root, p.Bob.ID, "vision", rayslice.RoleLead) }, 1, 1},
+				{"take a role", func() error { return s.RevokeRole(ctx, p.Root, manual) }, 1, 1},
+				{"sign out", func() error { return s.EndSessions(ctx, p.Root, p.Bob.ID) }, 1, 0},
+				{"disable", func() error { return s.SetDisabled(ctx, p.Root, p.Bob.ID, true) }, 1, 0},
+				{"set a webhook", func() error { return s.SetNotificationSettings(ctx, p.Ada, hook) }, 1, 0},
+				{"try a message", func() error { return s.TryNotification(ctx, p.Ada) }, 0, 1},
+				{"revoke a token", func() error { return s.RevokeToken(ctx, p.Root, token.ID) }, 1, 0},
+			} {
+				outbox(t)
+				entries, epoch := count(t, `SELECT count(*) FROM audit`), count(t, `SELECT session_epoch FROM users WHERE id = $1`, p.Bob.ID)
+				proxy.arm()
+				if err := step.do(); err != nil {
+					t.Fatalf("%s: %v", step.name, err)
+				}
+				wantCut(t, proxy)
+				if n := count(t, `SELECT count(*) FROM audit`) - entries; n != step.entries {
+					t.Errorf("%s: %d entries, want %d", step.name, n, step.entries)
+				}
+				if n := len(outbox(t)); n != step.told {
+					t.Errorf("%s: told %d times, want %d", step.name, n, step.told)
+				}
+				if n := count(t, `SELECT session_epoch FROM users WHERE id = $1`, p.Bob.ID); n > epoch+1 {
+					t.Errorf("%s: sessions ended %d times", step.name, n-epoch)
+				}
+			}
+		})
+	}
+}

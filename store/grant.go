@@ -83,7 +83,7 @@ func scanGrant(row pgx.CollectableRow) (g rayslice.Grant, err error) {
 // ended or is the base, which SetLimit replaces; another team's is rayslice.NotFound.
 func (s *Store) EndGrant(ctx context.Context, actor rayslice.User, team string, id int64) error {
 	err := s.inTxOnce(ctx, func(tx pgx.Tx) error { return endGrant(ctx, tx, actor, team, id) })
-	return s.Refuse(ctx, actor, rayslice.AuditEntry{Team: team}, err)
+	return s.Refuse(ctx, actor, rayslice.AuditEntry{Action: "end_grant", Team: team}, err)
 }
 
 func endGrant(ctx context.Context, tx pgx.Tx, actor rayslice.User, team string, id int64) error {

@@ -335,11 +335,40 @@ func TestNotificationSettings(t *testing.T) {
 	if got, err := s.NotificationSettings(t.Context(), people.Bob); err != nil || !got.Mail {
 		t.Errorf("Bob's: %v, %v", got, err)
 	}
+	wantWebhooksRecorded(t, s, people, want)
 	token := people.Ada.ByToken(1, "", rayslice.Scopes())
 	wantKind(t, s.SetNotificationSettings(t.Context(), token, want), rayslice.KindForbidden)
 	wantKind(t, s.TryNotification(t.Context(), token), rayslice.KindForbidden)
 	wantKind(t, s.ReadNotices(t.Context(), token, nil, 1), rayslice.KindForbidden)
 	wantKind(t, s.SetLanguage(t.Context(), token, "en"), rayslice.KindForbidden)
+}
+
+// wantWebhooksRecorded expects that the audit log says where somebody's messages go, and nothing that would let others write.
+func wantWebhooksRecorded(t *testing.T, s *store.Store, people storetest.People, set rayslice.NotificationSettings) {
+	t.Helper()
+	for _, address := range []string{set.WebhookURL, "https://other.example.org:8443/bot/s3cret?key=s3cret", ""} {
+		set.WebhookURL = address
+		set.Mail = !set.Mail
+		for range 2 { // the second changes nothing
+			if err := s.SetNotificationSettings(t.Context(), people.Ada, set); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	page, err := s.AuditLog(t.Context(), people.Root, store.AuditFilter{Action: "set_webhook"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []any
+	for _, e := range page.Entries {
+		got = append(got, e.Actor, e.Reason.Code, e.Reason.Args["host"])
+	}
+	if want := []any{"Ada", "webhook_removed", nil, "Ada", "webhook_set", "other.example.org:8443", "Ada", "webhook_set", "hooks.example.org"}; !cmp.Equal(got, want) {
+		t.Errorf("recorded %v, want %v", got, want)
+	}
+	if n := count(t, `SELECT count(*) FROM audit WHERE audit::text LIKE '%s3cret%' OR audit::text LIKE '%/x%'`); n != 0 {
+		t.Errorf("%d entries hold more than the host", n)
+	}
 }
 
 // TestTellEndings tells of what ends soon once, and of what lives shortly not at all.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -153,39 +154,67 @@ func (s *Store) inPerson(ctx context.Context, actor rayslice.User) error {
 }
 
 // SetNotificationSettings sets how the actor wants to be told. The settings must be valid; the secret is set as it is
-// given, so whoever keeps it passes the old one on. A failure is forgotten. No token may: a webhook is a way out for what the person sees.
+// given, so whoever keeps it passes the old one on. A failure is forgotten. No token may: a webhook is a way out for what the
+// person sees, which is why the audit log names the host of each new one.
 func (s *Store) SetNotificationSettings(ctx context.Context, actor rayslice.User, settings rayslice.NotificationSettings) error {
 	if err := s.inPerson(ctx, actor); err != nil {
 		return err
 	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			SELECT
+			FROM users
+			WHERE id = $1
+			FOR NO KEY UPDATE`, actor.ID); err != nil { // so that two at once each record what they replace
+			return err
+		}
+		before, err := notificationSettings(ctx, tx, actor.ID)
+		if err != nil {
+			return err
+		}
+		if err := saveNotificationSettings(ctx, tx, actor.ID, settings); err != nil || settings.WebhookURL == before.WebhookURL {
+			return err
+		}
+		return audit(ctx, tx, actor, rayslice.AuditEntry{Action: "set_webhook", Reason: webhookReason(settings.WebhookURL)})
+	})
+}
+
+// webhookReason names the host of an address and nothing else: in what follows it often lies the right to write.
+func webhookReason(address string) rayslice.Reason {
+	u, err := url.Parse(address)
+	if address == "" || err != nil {
+		return rayslice.Reason{Code: "webhook_removed"}
+	}
+	return rayslice.Reason{Code: "webhook_set", Args: map[string]any{"host": u.Host}}
+}
+
+func saveNotificationSettings(ctx context.Context, tx pgx.Tx, userID int64, settings rayslice.NotificationSettings) error {
 	muted := make([]string, 0, len(settings.Muted))
 	for _, kind := range settings.Muted {
 		muted = append(muted, string(kind))
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			INSERT INTO notification_settings (
-				user_id,
-				mail,
-				webhook_url,
-				webhook_form,
-				webhook_secret,
-				muted
-			)
-			VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (user_id) DO UPDATE
-			SET
-				mail = excluded.mail,
-				webhook_url = excluded.webhook_url,
-				webhook_form = excluded.webhook_form,
-				webhook_secret = excluded.webhook_secret,
-				muted = excluded.muted,
-				failure = NULL,
-				failed_at = NULL,
-				changed_at = now()`,
-			actor.ID, settings.Mail, settings.WebhookURL, settings.WebhookForm, settings.WebhookSecret, muted)
-		return err
-	})
+	_, err := tx.Exec(ctx, `
+		INSERT INTO notification_settings (
+			user_id,
+			mail,
+			webhook_url,
+			webhook_form,
+			webhook_secret,
+			muted
+		)
+		VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (user_id) DO UPDATE
+		SET
+			mail = excluded.mail,
+			webhook_url = excluded.webhook_url,
+			webhook_form = excluded.webhook_form,
+			webhook_secret = excluded.webhook_secret,
+			muted = excluded.muted,
+			failure = NULL,
+			failed_at = NULL,
+			changed_at = now()`,
+		userID, settings.Mail, settings.WebhookURL, settings.WebhookForm, settings.WebhookSecret, muted)
+	return err
 }
 
 // TryNotification sends the actor a message by every way they have chosen.
@@ -193,7 +222,7 @@ func (s *Store) TryNotification(ctx context.Context, actor rayslice.User) error 
 	if err := s.inPerson(ctx, actor); err != nil {
 		return err
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) error {
+	return s.inTxOnce(ctx, func(tx pgx.Tx) error {
 		return tell(ctx, tx, rayslice.News{Code: rayslice.NewsTryMessage, At: time.Now().UTC(), For: actor.ID})
 	})
 }

@@ -86,11 +86,10 @@ func (s *Store) people(ctx context.Context, f PersonFilter, after int64) ([]Pers
 		WHERE ($1 = '' OR strpos(lower(concat_ws(' ', u.name, u.email)), lower($1)) > 0)
 			AND (($2 = '' AND $3 = '') OR EXISTS (
 				SELECT
-				FROM roles
+				FROM held_roles
 				WHERE user_id = u.id
 					AND ($2 = '' OR team = $2)
 					AND ($3 = '' OR role = $3)
-					AND (until_at IS NULL OR until_at > now())
 			))
 			AND (NOT $4 OR u.disabled)
 			AND ($5::bigint = 0 OR u.id = $5)
@@ -123,7 +122,7 @@ func (s *Store) addGrants(ctx context.Context, people []Person) error {
 
 func (s *Store) grantsOf(ctx context.Context, ids []int64) ([]rayslice.RoleGrant, error) {
 	rows, _ := s.db.Query(ctx, grantColumns+`
-			AND user_id = ANY ($1)
+		WHERE user_id = ANY ($1)
 		ORDER BY
 			team NULLS FIRST,
 			role,
@@ -171,17 +170,20 @@ func (s *Store) GrantRole(ctx context.Context, actor rayslice.User, userID int64
 }
 
 // RevokeRole takes back a role that an admin, a lead or the file of people gave. One that the identity provider gives is
-// KindConflict, code "role_from_oidc": only the group there can be changed. The last admin stays one. KindForbidden
-// unless the actor is an admin.
+// KindConflict, code "role_from_oidc": only the group there can be changed; one of the portal's settings likewise, code
+// "role_from_config". The last admin stays one. KindForbidden unless the actor is an admin.
 func (s *Store) RevokeRole(ctx context.Context, actor rayslice.User, g rayslice.RoleGrant) error {
 	return s.administer(ctx, actor, g.UserID, roleEntry("revoke_role", "", g), func(tx pgx.Tx, name string) error {
-		if g.Source == rayslice.SourceOIDC {
+		switch g.Source {
+		case rayslice.SourceOIDC:
 			return &rayslice.Error{Kind: rayslice.KindConflict, Code: "role_from_oidc"}
+		case rayslice.SourceConfig:
+			return &rayslice.Error{Kind: rayslice.KindConflict, Code: "role_from_config"}
 		}
 		if err := deleteRole(ctx, tx, actor, name, g); err != nil || g.Role != rayslice.RoleAdmin {
 			return err
 		}
-		return checkAdminLeft(ctx, tx, g.UserID)
+		return s.checkAdminLeft(ctx, tx, g.UserID)
 	})
 }
 
@@ -204,7 +206,7 @@ func (s *Store) SetDisabled(ctx context.Context, actor rayslice.User, userID int
 			return err
 		}
 		if disabled {
-			if err := checkAdminLeft(ctx, tx, userID); err != nil {
+			if err := s.checkAdminLeft(ctx, tx, userID); err != nil {
 				return err
 			}
 		}
@@ -217,6 +219,7 @@ func (s *Store) SetDisabled(ctx context.Context, actor rayslice.User, userID int
 // each other.
 func (s *Store) administer(ctx context.Context, actor rayslice.User, userID int64, entry rayslice.AuditEntry, fn func(tx pgx.Tx, name string) error) error {
 	if !actor.CanAdmin() {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "admin_only")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
@@ -236,20 +239,19 @@ func (s *Store) administer(ctx context.Context, actor rayslice.User, userID int6
 	})
 }
 
-// checkAdminLeft refuses a change after which nobody is an admin. Personas and people of an identity provider are counted
-// apart, as a portal lets only one kind in.
-func checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
+// checkAdminLeft refuses a change after which nobody who can sign in is an admin. Where personas can, they and people of an
+// identity provider are counted apart: a portal for trying out often has no provider.
+func (s *Store) checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
 	var left bool
 	err := tx.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT
-			FROM roles r
+			FROM held_roles r
 			JOIN users u ON u.id = r.user_id
 			WHERE r.role = 'admin'
-				AND (r.until_at IS NULL OR r.until_at > now())
-				AND NOT u.disabled
-				AND (u.iss IS NULL) = (SELECT iss IS NULL FROM users WHERE id = $1)
-		)`, userID).Scan(&left)
+				AND `+s.canSignIn()+`
+				AND (NOT $2 OR (u.iss IS NULL) = (SELECT iss IS NULL FROM users WHERE id = $1))
+		)`, userID, s.personas).Scan(&left)
 	if err == nil && !left {
 		err = &rayslice.Error{Kind: rayslice.KindConflict, Code: "last_admin"}
 	}
@@ -261,9 +263,10 @@ func checkAdminLeft(ctx context.Context, tx pgx.Tx, userID int64) error {
 func (s *Store) EndSessions(ctx context.Context, actor rayslice.User, userID int64) error {
 	entry := rayslice.AuditEntry{Action: "end_sessions", Reason: rayslice.Reason{Code: "sessions_ended"}}
 	if actor.TokenID != 0 || (actor.ID != userID && !actor.CanAdmin()) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "admin_only")
 	}
-	return s.inTx(ctx, func(tx pgx.Tx) (err error) {
+	return s.inTxOnce(ctx, func(tx pgx.Tx) (err error) {
 		if entry.Subject, err = userName(ctx, tx, userID); err != nil {
 			return err
 		}

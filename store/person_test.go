@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -118,5 +119,53 @@ func TestLastAdmin(t *testing.T) {
 	both.Wait()
 	if (errs[0] == nil) == (errs[1] == nil) {
 		t.Errorf("got %v and %v, want exactly one refused", errs[0], errs[1])
+	}
+}
+
+// TestPersonasCountOnlyWhereTheyCanSignIn keeps who was seeded for trying out from standing in for people.
+func TestPersonasCountOnlyWhereTheyCanSignIn(t *testing.T) {
+	t.Parallel()
+	tryout := storetest.New(t)
+	p := storetest.Fill(t, tryout, rayslice.Charge{GiB: 24})
+	strict(t, tryout, p.Lea)
+	s, err := store.Open(t.Context(), storetest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	boss := mustSignIn(t, s, rayslice.Identity{Issuer: issuer, Subject: "1", Name: "Boss", Roles: []rayslice.RoleGrant{{Role: rayslice.RoleAdmin}}})
+	zoe := mustSignIn(t, s, rayslice.Identity{Issuer: issuer, Subject: "2", Name: "Zoe", Roles: []rayslice.RoleGrant{{Team: "vision", Role: rayslice.RoleMember}}})
+	for i, tc := range []struct {
+		what   string
+		news   rayslice.News
+		tryout []int64
+		want   []int64
+	}{
+		{"a request that waits", rayslice.News{Code: rayslice.NewsWaiting, Team: "vision", By: zoe.ID}, []int64{p.Lea.ID}, []int64{boss.ID}},
+		{"what is for admins", rayslice.News{Code: rayslice.NewsEscalated, Team: "vision"}, []int64{p.Root.ID, boss.ID}, []int64{boss.ID}},
+		{"what is for a persona", rayslice.News{Code: rayslice.NewsReady, For: p.Ada.ID}, []int64{p.Ada.ID}, nil},
+	} {
+		for j, of := range []struct {
+			store *store.Store
+			want  []int64
+		}{{s, tc.want}, {tryout, tc.tryout}} {
+			id := int64(2*i + j + 1)
+			if _, err := of.store.Spread(t.Context(), rayslice.System, id, tc.news); err != nil {
+				t.Fatal(err)
+			}
+			if got := told(t, id); !slices.Equal(got, of.want) {
+				t.Errorf("%s, personas %v: told %v, want %v", tc.what, j == 1, got, of.want)
+			}
+		}
+	}
+	if names, err := s.Deciders(t.Context(), zoe, "vision", zoe.ID); err != nil || !slices.Equal(names, []string{"Boss"}) {
+		t.Errorf("deciders %v, %v", names, err)
+	}
+	wantField(t, s.NameDeputy(t.Context(), boss, "vision", p.Ada.ID, inDays(3)), "user", "not_member")
+	wantKind(t, s.SetDisabled(t.Context(), boss, boss.ID, true), rayslice.KindConflict) // Root cannot sign in
+	for _, persona := range []rayslice.User{p.Ada, p.Root} {
+		if err := s.SetDisabled(t.Context(), boss, persona.ID, true); err != nil {
+			t.Errorf("%s cannot be disabled: %v", persona.Name, err)
+		}
 	}
 }

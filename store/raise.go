@@ -107,7 +107,7 @@ func (s *Store) AskRaise(ctx context.Context, actor rayslice.User, draft rayslic
 		return rayslice.Raise{}, rayslice.NotFound("team")
 	}
 	if !actor.CanLead(draft.Team) {
-		return rayslice.Raise{}, s.forbid(ctx, actor, rayslice.AuditEntry{Team: draft.Team}, "raise_not_lead")
+		return rayslice.Raise{}, s.forbid(ctx, actor, rayslice.AuditEntry{Action: "ask_raise", Team: draft.Team}, "raise_not_lead")
 	}
 	var id int64
 	err := s.inTxOnce(ctx, func(tx pgx.Tx) error {
@@ -202,7 +202,7 @@ func (s *Store) WithdrawRaise(ctx context.Context, actor rayslice.User, id int64
 		}
 		return closeRaise(ctx, tx, actor, r, rayslice.RaiseWithdrawn, rayslice.RaiseDecision{}, 0)
 	})
-	return s.Refuse(ctx, actor, rayslice.AuditEntry{Team: r.Team, Subject: r.By.Name}, err)
+	return s.Refuse(ctx, actor, rayslice.AuditEntry{Action: "withdraw_raise", Subject: r.By.Name, Team: r.Team}, err)
 }
 
 // DecideRaise grants a raise, all of it or less, or denies it. What is granted ends by itself. KindInvalid for more than
@@ -217,7 +217,11 @@ func (s *Store) DecideRaise(ctx context.Context, actor rayslice.User, id int64, 
 		}
 		return decideRaise(ctx, tx, actor, r, d)
 	})
-	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{Team: r.Team, Subject: r.By.Name}, err); err != nil {
+	tried := rayslice.AuditEntry{Action: "deny_raise", Subject: r.By.Name, Team: r.Team}
+	if d.Grant {
+		tried.Action = "grant_raise"
+	}
+	if err = s.Refuse(ctx, actor, tried, err); err != nil {
 		return rayslice.Raise{}, err
 	}
 	return s.Raise(ctx, actor, id)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,9 +32,13 @@ func (s *Store) forbid(ctx context.Context, actor rayslice.User, about rayslice.
 // refuse records that the actor was refused and why, and returns the refusal. A refusal by right that was recorded within
 // the last minute is not recorded again.
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
-	e.Action = "refuse"
+	same := repeat{actor.ID, actor.TokenID, refusal.Code, e.Action, e.Subject, e.Team, e.RequestID}
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
-	same := repeat{actor.ID, actor.TokenID, refusal.Code, e.Subject, e.Team, e.RequestID}
+	if e.Action != "" {
+		e.Reason.Args = map[string]any{rayslice.ArgTried: e.Action}
+		maps.Copy(e.Reason.Args, refusal.Args)
+	}
+	e.Action = "refuse"
 	if refusal.Kind == rayslice.KindForbidden && !s.repeats.first(same, time.Now()) {
 		return refusal
 	}
@@ -46,8 +51,8 @@ func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.Audi
 
 // repeat is what makes one refusal the same as another.
 type repeat struct {
-	actor, token                   int64
-	code, subject, team, requestID string
+	actor, token                          int64
+	code, tried, subject, team, requestID string
 }
 
 const (

@@ -296,7 +296,7 @@ func countTeams(teams []rayslice.Team) int {
 // without are the methods that have nobody to ask for: they tell and change nothing of anybody. ownOnly act on the caller
 // alone, whoever that is; anyone is for whoever is signed in.
 var (
-	without = []string{"Close", "Listen", "Ping", "AuditIsOpen"}
+	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
 	anyone  = []string{"Fleet"}
 )

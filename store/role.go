@@ -25,8 +25,7 @@ const grantColumns = `
 		source,
 		until_at,
 		granted_by
-	FROM roles
-	WHERE (until_at IS NULL OR until_at > now())`
+	FROM held_roles`
 
 func scanRoleGrant(row pgx.CollectableRow) (g rayslice.RoleGrant, err error) {
 	var until pgtype.Timestamptz
@@ -41,7 +40,7 @@ func (s *Store) Members(ctx context.Context, actor rayslice.User, team string) (
 		return nil, rayslice.NotFound("team")
 	}
 	rows, _ := s.db.Query(ctx, grantColumns+`
-			AND team = $1
+		WHERE team = $1
 		ORDER BY
 			role,
 			source`, team)
@@ -104,7 +103,7 @@ func insertRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	if err := tellRole(ctx, tx, actor, g, g.Role); err != nil {
+	if err := tellRole(ctx, tx, actor, g.UserID, g.Team); err != nil {
 		return err
 	}
 	return audit(ctx, tx, actor, roleEntry("grant_role", name, g))
@@ -131,20 +130,30 @@ func deleteRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, name string
 	if err != nil || tag.RowsAffected() == 0 {
 		return err
 	}
-	if err := tellRole(ctx, tx, actor, g, ""); err != nil {
+	if err := tellRole(ctx, tx, actor, g.UserID, g.Team); err != nil {
 		return err
 	}
 	return audit(ctx, tx, actor, roleEntry("revoke_role", name, g))
 }
 
-// tellRole tells a person that they have a role now, or that one was taken from them (""). What changed by itself with
-// their groups at the identity provider they know from there.
-func tellRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, g rayslice.RoleGrant, role rayslice.Role) error {
+// tellRole tells a person what they are in a team now, "" for the whole portal. What changed by itself with their groups at
+// the identity provider they know from there.
+func tellRole(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, team string) error {
 	if actor.System {
 		return nil
 	}
-	return tell(ctx, tx, rayslice.News{Code: rayslice.NewsRole, Team: g.Team, For: g.UserID, By: actor.ID,
-		Args: map[string]any{"who": actor.Name, "role": string(role)}})
+	var role string // "" = nothing any more
+	err := tx.QueryRow(ctx, `
+		SELECT
+			coalesce(CASE WHEN bool_or(role = 'lead') THEN 'lead' ELSE min(role) END, '')
+		FROM held_roles
+		WHERE user_id = $1
+			AND team IS NOT DISTINCT FROM nullif($2, '')`, userID, team).Scan(&role)
+	if err != nil {
+		return err
+	}
+	return tell(ctx, tx, rayslice.News{Code: rayslice.NewsRole, Team: team, For: userID, By: actor.ID,
+		Args: map[string]any{"who": actor.Name, "role": role}})
 }
 
 func roleEntry(action, name string, g rayslice.RoleGrant) rayslice.AuditEntry {
@@ -162,8 +171,8 @@ const (
 // MaxDeputyDays is how long a lead may be deputised at a time.
 const MaxDeputyDays = 60
 
-// NameDeputy lets a member of the team decide and set rules like a lead until then, at most MaxDeputyDays from now. A
-// deputy there is already gets the new end. KindForbidden unless the actor leads the team or is an admin; a deputy names
+// NameDeputy lets a member of the team decide and set rules like a lead until then, at most MaxDeputyDays from now, and only
+// while they are a member. A deputy there is already gets the new end. KindForbidden unless the actor leads the team or is an admin; a deputy names
 // no deputies. KindInvalid when the person is not a member of the team, or is the actor.
 func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string, userID int64, until time.Time) error {
 	if !actor.CanSee(team) {
@@ -172,17 +181,18 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 	entry := rayslice.AuditEntry{Action: "name_deputy", Team: team, Reason: rayslice.Reason{
 		Code: "deputy_named", Args: map[string]any{"until": until.UTC().Format(time.DateOnly)}}}
 	if !actor.CanLead(team) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	if userID == actor.ID {
 		return rayslice.Invalid(rayslice.FieldError{Field: "user", Code: "deputy_self"})
 	}
 	var own bool // the actor leads in their own right
-	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+	err := s.inTxOnce(ctx, func(tx pgx.Tx) (err error) {
 		if own, err = leadsInOwnRight(ctx, tx, actor, team); err != nil || !own {
 			return err
 		}
-		if entry.Subject, err = memberName(ctx, tx, team, userID); err != nil {
+		if entry.Subject, err = s.memberName(ctx, tx, team, userID); err != nil {
 			return err
 		}
 		if err := checkUntil(ctx, tx, until); err != nil {
@@ -191,12 +201,13 @@ func (s *Store) NameDeputy(ctx context.Context, actor rayslice.User, team string
 		if err := insertDeputy(ctx, tx, actor, team, userID, until); err != nil {
 			return err
 		}
-		if err := tellRole(ctx, tx, actor, rayslice.RoleGrant{UserID: userID, Team: team}, rayslice.RoleLead); err != nil {
+		if err := tellRole(ctx, tx, actor, userID, team); err != nil {
 			return err
 		}
 		return audit(ctx, tx, actor, entry)
 	})
 	if err == nil && !own {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	return err
@@ -207,30 +218,28 @@ func leadsInOwnRight(ctx context.Context, tx pgx.Tx, actor rayslice.User, team s
 	err = tx.QueryRow(ctx, `
 		SELECT $1 OR EXISTS (
 			SELECT
-			FROM roles
+			FROM held_roles
 			WHERE user_id = $2
 				AND team = $3
 				AND role = 'lead'
 				AND source <> 'deputy'
-				AND (until_at IS NULL OR until_at > now())
 		)`, actor.Admin, actor.ID, team).Scan(&own)
 	return own, err
 }
 
 // memberName returns the name of somebody who is in the team by more than being a deputy, and who can sign in.
-func memberName(ctx context.Context, tx pgx.Tx, team string, userID int64) (name string, err error) {
+func (s *Store) memberName(ctx context.Context, tx pgx.Tx, team string, userID int64) (name string, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT u.name
 		FROM users u
 		WHERE u.id = $1
-			AND NOT u.disabled
+			AND `+s.canSignIn()+`
 			AND EXISTS (
 				SELECT
-				FROM roles
+				FROM held_roles
 				WHERE user_id = u.id
 					AND team = $2
 					AND source <> 'deputy'
-					AND (until_at IS NULL OR until_at > now())
 			)`, userID, team).Scan(&name)
 	if rayslice.KindOf(missing(err, "user")) == rayslice.KindNotFound {
 		err = rayslice.Invalid(rayslice.FieldError{Field: "user", Code: "not_member", Args: map[string]any{"team": team}})
@@ -273,6 +282,7 @@ func (s *Store) EndDeputy(ctx context.Context, actor rayslice.User, team string,
 	}
 	entry := rayslice.AuditEntry{Action: "end_deputy", Team: team, Reason: rayslice.Reason{Code: "deputy_ended"}}
 	if !actor.CanLead(team) {
+		entry.Subject = s.whom(ctx, userID)
 		return s.forbid(ctx, actor, entry, "deputy_not_lead")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
@@ -287,8 +297,17 @@ func (s *Store) EndDeputy(ctx context.Context, actor rayslice.User, team string,
 		if entry.Subject, err = userName(ctx, tx, userID); err != nil {
 			return err
 		}
+		if err := tellRole(ctx, tx, actor, userID, team); err != nil {
+			return err
+		}
 		return audit(ctx, tx, actor, entry)
 	})
+}
+
+// whom returns somebody's name for an entry about what was tried on them; "" for nobody.
+func (s *Store) whom(ctx context.Context, id int64) string {
+	name, _ := userName(ctx, s.db, id) // a database that is away fails the entry itself
+	return name
 }
 
 func userName(ctx context.Context, db DB, id int64) (name string, err error) {

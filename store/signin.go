@@ -9,9 +9,9 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-// SignIn returns the person behind an identity, new ones included, with the name, address and roles the provider gives
-// them now. Only roles of the provider's own are touched (DefGuard/defguard#3516), and none where it said nothing about
-// groups (nexspence/nexspence#487). Nobody becomes somebody else by having their address. A disabled person is
+// SignIn returns the person behind an identity, new ones included, with the name, address and roles the provider and the
+// portal's settings give them now. Only roles of these two are touched (DefGuard/defguard#3516), and none of the provider's
+// where it said nothing about groups (nexspence/nexspence#487). Nobody becomes somebody else by having their address. A disabled person is
 // KindForbidden, code "user_disabled".
 func (s *Store) SignIn(ctx context.Context, actor rayslice.User, id rayslice.Identity) (rayslice.User, error) {
 	if !actor.System {
@@ -37,14 +37,16 @@ func signIn(ctx context.Context, tx pgx.Tx, actor rayslice.User, id rayslice.Ide
 		return rayslice.User{}, rayslice.Forbidden("user_disabled")
 	}
 	if id.Roles != nil {
-		if err := syncRoles(ctx, tx, actor, userID, id); err != nil {
+		if err := syncRoles(ctx, tx, actor, userID, id.Name, rayslice.SourceOIDC, id.Roles); err != nil {
 			return rayslice.User{}, err
 		}
 	}
+	var configured []rayslice.RoleGrant
 	if id.Admin {
-		if err := insertRole(ctx, tx, actor, id.Name, rayslice.RoleGrant{UserID: userID, Role: rayslice.RoleAdmin, Source: rayslice.SourceSeed}); err != nil {
-			return rayslice.User{}, err
-		}
+		configured = []rayslice.RoleGrant{{Role: rayslice.RoleAdmin}}
+	}
+	if err := syncRoles(ctx, tx, actor, userID, id.Name, rayslice.SourceConfig, configured); err != nil {
+		return rayslice.User{}, err
 	}
 	rows, _ := tx.Query(ctx, userColumns+`
 		WHERE u.id = $1`, userID)
@@ -73,28 +75,28 @@ func upsertUser(ctx context.Context, tx pgx.Tx, id rayslice.Identity) (userID in
 	return userID, disabled, err
 }
 
-// syncRoles makes the provider's grants what it says now. Teams that do not exist here are passed over.
-func syncRoles(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, id rayslice.Identity) error {
+// syncRoles makes one source's grants to a person what it says now. Teams that do not exist here are passed over.
+func syncRoles(ctx context.Context, tx pgx.Tx, actor rayslice.User, userID int64, name string, source rayslice.Source, roles []rayslice.RoleGrant) error {
 	rows, _ := tx.Query(ctx, grantColumns+`
-			AND user_id = $1
-			AND source = 'oidc'`, userID)
+		WHERE user_id = $1
+			AND source = $2`, userID, source)
 	had, err := pgx.CollectRows(rows, scanRoleGrant)
 	if err != nil {
 		return err
 	}
 	for _, g := range had {
-		if !holds(id.Roles, g) {
-			if err := deleteRole(ctx, tx, actor, id.Name, g); err != nil {
+		if !holds(roles, g) {
+			if err := deleteRole(ctx, tx, actor, name, g); err != nil {
 				return err
 			}
 		}
 	}
-	for _, g := range id.Roles {
-		g.UserID, g.Source, g.By = userID, rayslice.SourceOIDC, ""
+	for _, g := range roles {
+		g.UserID, g.Source, g.By = userID, source, ""
 		if holds(had, g) {
 			continue
 		}
-		if err := insertRole(ctx, tx, actor, id.Name, g); err != nil {
+		if err := insertRole(ctx, tx, actor, name, g); err != nil {
 			return err
 		}
 	}

@@ -88,3 +88,36 @@ func TestSignInSyncsItsOwnRoles(t *testing.T) {
 		t.Errorf("%d changes are recorded, want 2 by groups, 1 by hand, 2 taken back", rows)
 	}
 }
+
+// TestAdminsOfTheSettings are admins while they stand in the setting: nobody takes that by hand, and dropping them does.
+func TestAdminsOfTheSettings(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 24})
+	ctx := t.Context()
+	for name, roles := range map[string][]rayslice.RoleGrant{
+		"whose provider is silent about groups": nil,
+		"who is in no group":                    {},
+		"whose group makes them a lead":         leads("vision"),
+	} {
+		id := rayslice.Identity{Issuer: issuer, Subject: name, Name: "Boss", Admin: true, Roles: roles}
+		boss := mustSignIn(t, s, id)
+		if !boss.CanAdmin() {
+			t.Errorf("one %s is no admin", name)
+		}
+		grant := rayslice.RoleGrant{UserID: boss.ID, Role: rayslice.RoleAdmin, Source: rayslice.SourceConfig}
+		if got := refusal(t, s.RevokeRole(ctx, p.Root, grant), rayslice.KindConflict).Code; got != "role_from_config" {
+			t.Errorf("taking it by hand is refused with %s", got)
+		}
+		id.Admin = false
+		if got := mustSignIn(t, s, id); got.Admin || got.CanLead("vision") != (len(roles) > 0) {
+			t.Errorf("one %s, dropped from the setting: admin %v, roles %v", name, got.Admin, got.Roles)
+		}
+		if err := s.GrantRole(ctx, p.Root, boss.ID, "", rayslice.RoleAdmin); err != nil {
+			t.Fatal(err)
+		}
+		if got := mustSignIn(t, s, id); !got.Admin {
+			t.Errorf("one %s, made an admin by hand, is none after the next sign-in", name)
+		}
+	}
+}

@@ -19,11 +19,11 @@ func (s *Store) Spread(ctx context.Context, actor rayslice.User, newsID int64, n
 	}
 	var told int
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		recipients, err := audience(ctx, tx, n)
+		recipients, err := s.audience(ctx, tx, n)
 		if err != nil {
 			return err
 		}
-		told, err = writeNotices(ctx, tx, newsID, n, recipients)
+		told, err = s.writeNotices(ctx, tx, newsID, n, recipients)
 		return err
 	})
 	return told, err
@@ -31,40 +31,39 @@ func (s *Store) Spread(ctx context.Context, actor rayslice.User, newsID int64, n
 
 // audience returns the ids of those the news is for now, lowest first. Where nobody leads the team but who caused the
 // news, the admins stand in, so that no request waits unseen.
-func audience(ctx context.Context, tx pgx.Tx, n rayslice.News) ([]int64, error) {
+func (s *Store) audience(ctx context.Context, tx pgx.Tx, n rayslice.News) ([]int64, error) {
 	if n.For != 0 {
 		return []int64{n.For}, nil
 	}
 	var leads []int64
 	var err error
 	if n.Code.Audience() == rayslice.AudienceLeads {
-		leads, err = holders(ctx, tx, rayslice.RoleLead, n.Team, n.By)
+		leads, err = s.holders(ctx, tx, rayslice.RoleLead, n.Team, n.By)
 	}
 	if err != nil || len(leads) > 0 || n.Code.Audience() == rayslice.AudiencePerson {
 		return leads, err
 	}
-	return holders(ctx, tx, rayslice.RoleAdmin, "", n.By)
+	return s.holders(ctx, tx, rayslice.RoleAdmin, "", n.By)
 }
 
-// holders returns who has a role now, but for one.
-func holders(ctx context.Context, tx pgx.Tx, role rayslice.Role, team string, except int64) ([]int64, error) {
+// holders returns who has a role now and can sign in, but for one.
+func (s *Store) holders(ctx context.Context, tx pgx.Tx, role rayslice.Role, team string, except int64) ([]int64, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT DISTINCT
 			r.user_id
-		FROM roles r
+		FROM held_roles r
 		JOIN users u ON u.id = r.user_id
 		WHERE r.role = $1
 			AND coalesce(r.team, '') = $2
-			AND (r.until_at IS NULL OR r.until_at > now())
-			AND NOT u.disabled
+			AND `+s.canSignIn()+`
 			AND u.id <> $3
 		ORDER BY r.user_id`, role, team, except)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // writeNotices writes the notices that are missing, and their jobs.
-func writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) (int, error) {
-	notices, err := insertNotices(ctx, tx, newsID, n, recipients)
+func (s *Store) writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) (int, error) {
+	notices, err := s.insertNotices(ctx, tx, newsID, n, recipients)
 	if err != nil {
 		return 0, err
 	}
@@ -73,7 +72,7 @@ func writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News,
 		if err != nil {
 			return 0, err
 		}
-		if err := send(ctx, tx, notice.ID, n.Code, settings); err != nil {
+		if err := send(ctx, tx, notice, n.Code, settings); err != nil {
 			return 0, err
 		}
 	}
@@ -83,7 +82,7 @@ func writeNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News,
 // writtenNotice is a notice that was not there before.
 type writtenNotice struct{ ID, UserID int64 }
 
-func insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) ([]writtenNotice, error) {
+func (s *Store) insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News, recipients []int64) ([]writtenNotice, error) {
 	reason, err := reasonJSON(n.Reason)
 	if err != nil {
 		return nil, err
@@ -114,7 +113,7 @@ func insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News
 			$8,
 			$9
 		FROM users u
-		WHERE u.id = ANY ($1) AND NOT u.disabled
+		WHERE u.id = ANY ($1) AND `+s.canSignIn()+`
 		ORDER BY u.id
 		ON CONFLICT (news_id, user_id) DO NOTHING
 		RETURNING
@@ -124,19 +123,19 @@ func insertNotices(ctx context.Context, tx pgx.Tx, newsID int64, n rayslice.News
 }
 
 // send puts the mail and the webhook of a notice into the outbox, as far as its person wants them.
-func send(ctx context.Context, tx pgx.Tx, noticeID int64, code rayslice.NewsKind, settings rayslice.NotificationSettings) error {
+func send(ctx context.Context, tx pgx.Tx, notice writtenNotice, code rayslice.NewsKind, settings rayslice.NotificationSettings) error {
 	if settings.Mutes(code) {
 		return nil
 	}
 	if settings.Mail {
-		if _, err := outbox.InsertTx(ctx, tx, rayslice.Mailing{NoticeID: noticeID}, &river.InsertOpts{Queue: QueueMail, MaxAttempts: triesMail}); err != nil {
+		if _, err := outbox.InsertTx(ctx, tx, rayslice.Mailing{NoticeID: notice.ID}, &river.InsertOpts{Queue: QueueMail, MaxAttempts: triesMail}); err != nil {
 			return err
 		}
 	}
 	if settings.WebhookURL == "" {
 		return nil
 	}
-	_, err := outbox.InsertTx(ctx, tx, rayslice.Posting{NoticeID: noticeID}, &river.InsertOpts{Queue: QueueWebhook, MaxAttempts: triesWebhook})
+	_, err := outbox.InsertTx(ctx, tx, rayslice.Posting{NoticeID: notice.ID, UserID: notice.UserID}, &river.InsertOpts{Queue: QueueWebhook, MaxAttempts: triesWebhook})
 	return err
 }
 

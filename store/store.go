@@ -26,6 +26,7 @@ type Store struct {
 	pool      *pgxpool.Pool // nil when db is a transaction
 	announcer *announcer
 	repeats   *repeats
+	personas  bool // can sign in
 }
 
 // sessionDefaults bound how long one statement, one lock or one forgotten transaction can hold others up. The database
@@ -67,6 +68,18 @@ func Open(ctx context.Context, url string) (*Store, error) {
 func New(db DB) *Store {
 	pool, _ := db.(*pgxpool.Pool)
 	return &Store{db: db, pool: pool, announcer: &announcer{db: db}, repeats: newRepeats()}
+}
+
+// LetPersonasIn says that personas can sign in, as a portal for trying out lets them. Else they count for nothing: they are
+// not told of anything, decide nothing, and are no admins that could be left. Call it before the Store is used.
+func (s *Store) LetPersonasIn() { s.personas = true }
+
+// canSignIn is the condition that the users row u is somebody who can sign in.
+func (s *Store) canSignIn() string {
+	if s.personas {
+		return `NOT u.disabled`
+	}
+	return `NOT u.disabled AND u.iss IS NOT NULL`
 }
 
 // Close closes the pool after what was committed has been announced and its connections have been given back.

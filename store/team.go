@@ -16,7 +16,7 @@ func (s *Store) CreateTeam(ctx context.Context, actor rayslice.User, draft raysl
 	entry := rayslice.AuditEntry{Action: "create_team", Team: draft.Name, Reason: limitReason(rayslice.ReasonTeamCreated, draft.Limit, "")}
 	entry.Reason.Args["namespace"] = draft.Namespace
 	if !actor.CanAdmin() {
-		return s.forbid(ctx, actor, rayslice.AuditEntry{}, "admin_only")
+		return s.forbid(ctx, actor, rayslice.AuditEntry{Action: entry.Action, Subject: draft.Name}, "admin_only")
 	}
 	return s.inTxOnce(ctx, func(tx pgx.Tx) error {
 		if err := insertTeam(ctx, tx, draft); err != nil {
@@ -69,7 +69,7 @@ func (s *Store) SetLimit(ctx context.Context, actor rayslice.User, team string, 
 		return rayslice.NotFound("team")
 	}
 	if !actor.CanAdmin() {
-		return s.forbid(ctx, actor, rayslice.AuditEntry{Team: team}, "admin_only")
+		return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "set_limit", Team: team}, "admin_only")
 	}
 	return s.inTxOnce(ctx, func(tx pgx.Tx) error {
 		err := insertGrant(ctx, tx, rayslice.Grant{Team: team, Charge: limit, Base: true, By: actor.Name, Note: note})

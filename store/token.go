@@ -186,18 +186,21 @@ func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, owner, id 
 		return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "revoke_token"}, "token_by_token")
 	}
 	return s.inTx(ctx, func(tx pgx.Tx) error {
-		var name, team string
+		entry := rayslice.AuditEntry{Action: "revoke_token", Reason: rayslice.Reason{Code: "token_revoked"}}
+		var name string // of the owner; "" = the actor
 		var revoked bool
 		err := tx.QueryRow(ctx, `
 			SELECT
-				name,
-				coalesce(team, ''),
-				revoked_at IS NOT NULL
-			FROM tokens
-			WHERE id = $1
-				AND user_id = $2
+				t.name,
+				coalesce(t.team, ''),
+				CASE WHEN t.user_id = $3 THEN '' ELSE u.name END,
+				t.revoked_at IS NOT NULL
+			FROM tokens t
+			JOIN users u ON u.id = t.user_id
+			WHERE t.id = $1
+				AND t.user_id = $2
 				AND ($2 = $3 OR $4)
-			FOR UPDATE`, id, owner, actor.ID, actor.CanAdmin()).Scan(&name, &team, &revoked)
+			FOR UPDATE OF t`, id, owner, actor.ID, actor.CanAdmin()).Scan(&entry.Subject, &entry.Team, &name, &revoked)
 		if err != nil || revoked {
 			return missing(err, "token")
 		}
@@ -208,6 +211,9 @@ func (s *Store) RevokeToken(ctx context.Context, actor rayslice.User, owner, id 
 			WHERE id = $1`, id); err != nil {
 			return err
 		}
-		return audit(ctx, tx, actor, rayslice.AuditEntry{Action: "revoke_token", Subject: name, Team: team, Reason: rayslice.Reason{Code: "token_revoked"}})
+		if name != "" {
+			entry.Reason.Args = map[string]any{"owner": name}
+		}
+		return audit(ctx, tx, actor, entry)
 	})
 }

@@ -27,8 +27,8 @@ const userColumns = `
 		u.email,
 		EXISTS (
 			SELECT
-			FROM roles
-			WHERE user_id = u.id AND role = 'admin' AND (until_at IS NULL OR until_at > now())
+			FROM held_roles
+			WHERE user_id = u.id AND role = 'admin'
 		) AS admin,
 		u.disabled,
 		u.iss IS NULL AS persona,
@@ -40,8 +40,8 @@ const userColumns = `
 				SELECT
 					team,
 					CASE WHEN bool_or(role = 'lead') THEN 'lead' ELSE 'member' END AS role
-				FROM roles
-				WHERE user_id = u.id AND team IS NOT NULL AND (until_at IS NULL OR until_at > now())
+				FROM held_roles
+				WHERE user_id = u.id AND team IS NOT NULL
 				GROUP BY team
 			) held
 		), '{}') AS roles

@@ -61,6 +61,8 @@ func sourceText(l *Localizer, g rayslice.RoleGrant) string {
 	switch {
 	case g.Source == rayslice.SourceOIDC:
 		return l.T("role_by_group")
+	case g.Source == rayslice.SourceConfig:
+		return l.T("role_by_config")
 	case g.Source == rayslice.SourceDeputy:
 		return l.T("role_by_deputy", Args{"Who": g.By, "Day": g.Until.Format(time.DateOnly)})
 	case g.Source == rayslice.SourceManual:

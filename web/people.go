@@ -56,8 +56,16 @@ func grantKey(g rayslice.RoleGrant) string {
 	return string(g.Role) + "-" + string(g.Source) + "-" + g.Team
 }
 
-// revocable reports whether an admin may take the grant back; one of the provider's can only be changed there.
-func revocable(g rayslice.RoleGrant) bool { return g.Source != rayslice.SourceOIDC }
+// keptBy returns where a grant can be changed, as no admin can take it back here; "" = they can.
+func keptBy(l *Localizer, g rayslice.RoleGrant) string {
+	switch g.Source {
+	case rayslice.SourceOIDC:
+		return l.T("person_group_only")
+	case rayslice.SourceConfig:
+		return l.T("person_config_only")
+	}
+	return ""
+}
 
 // grantSummary returns a person's roles in a list, each once.
 func grantSummary(l *Localizer, grants []rayslice.RoleGrant) []string {
@@ -94,7 +102,7 @@ func (p PersonPage) confirmations() []confirmation {
 		all = append(all, confirmation{id: "disable", heading: l.T("person_disable_confirm", who), text: l.T("person_disable_text"), button: l.T("person_disable"), action: path + "/disable"})
 	}
 	for _, g := range p.Person.Grants {
-		if revocable(g) {
+		if keptBy(p.Locale, g) == "" {
 			all = append(all, confirmation{
 				id: grantKey(g), heading: l.T("person_revoke_confirm", Args{"Name": p.Person.User.Name, "Role": roleText(l, g)}), text: l.T("person_revoke_text"),
 				button: l.T("person_revoke"), action: path + "/roles/revoke",

@@ -90,6 +90,11 @@ func peopleSamples() []Sample {
 			return PeopleView(p)
 		}},
 		{"person", func(f Frame) templ.Component { return PersonView(person(f)) }},
+		{"person-admin-by-config", func(f Frame) templ.Component {
+			p := person(f)
+			p.Person = samplePeople(f.Now)[3]
+			return PersonView(p)
+		}},
 		{"person-disabled", func(f Frame) templ.Component {
 			p := person(f)
 			p.Person.User.Disabled, p.Person.Grants, p.Person.SeenAt = true, nil, time.Time{}
@@ -126,6 +131,6 @@ func samplePeople(now time.Time) []Person {
 		{User: sampleUser, Provider: "id.example.org", SeenAt: now.Add(-20 * time.Minute), Grants: sampleRoles(now)},
 		{User: sampleLead, Provider: "id.example.org", SeenAt: now.Add(-50 * time.Hour), Grants: lead},
 		{User: rayslice.User{ID: 7, Name: "نور الهدى", Email: strings.Repeat("long.address.", 5) + "@example.org", Disabled: true}, Provider: "id.example.org", SeenAt: now.Add(-900 * time.Hour)},
-		{User: rayslice.User{ID: 4, Name: "Sam Rivera", Email: "sam@example.org", Admin: true}, Grants: []rayslice.RoleGrant{{Role: rayslice.RoleAdmin, Source: rayslice.SourceSeed}}},
+		{User: rayslice.User{ID: 4, Name: "Sam Rivera", Email: "sam@example.org", Admin: true}, Grants: []rayslice.RoleGrant{{Role: rayslice.RoleAdmin, Source: rayslice.SourceConfig}}},
 	}
 }

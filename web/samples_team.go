@@ -137,6 +137,8 @@ func sampleLog(now time.Time) []rayslice.AuditEntry {
 	const id = "k5d2m7qxw3ab"
 	return []rayslice.AuditEntry{
 		{ID: 1208, At: now.Add(-2 * time.Minute), Actor: sampleUser.Name, Via: "rsl_7Kq2", Action: "refuse", RequestID: id, Team: "vision", Reason: rayslice.Reason{Code: "decide_by_token"}},
+		{ID: 1209, At: now.Add(-3 * time.Minute), Actor: sampleUser.Name, Action: "refuse", Subject: sampleLead.Name, Reason: rayslice.Reason{Code: "admin_only", Args: Args{rayslice.ArgTried: "revoke_role"}}},
+		{ID: 1210, At: now.Add(-5 * time.Minute), Actor: sampleUser.Name, Action: "set_webhook", Reason: rayslice.Reason{Code: "webhook_set", Args: Args{"host": "hooks.example.org"}}},
 		{ID: 1207, At: now.Add(-20 * time.Minute), Actor: sampleLead.Name, Action: "approve", RequestID: id, Team: "vision", From: rayslice.StatePending, To: rayslice.StateApproved,
 			Reason: rayslice.Reason{Code: rayslice.ReasonApproved, Args: Args{"who": sampleLead.Name, "answer": "Until Friday is fine."}}},
 		{ID: 1206, At: now.Add(-4 * time.Hour), Actor: "rayslice", Action: "escalate", RequestID: id, Team: "vision", From: rayslice.StatePending, To: rayslice.StatePending,

@@ -31,7 +31,7 @@ type Config struct {
 	Burst            int            `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
 	Resync           time.Duration  `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
 	Catalogue        string         `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
-	Teams            string         `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams and people to add at start; a limit that exists is left as it is; empty: nobody, or with persona sign-in those of the demo."`
+	Teams            string         `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams to add at start, with persona sign-in of people too; a limit that exists is left as it is; empty: none, or with persona sign-in those of the demo."`
 	PersonaSignIn    bool           `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`
 	OIDCIssuer       string         `env:"RAYSLICE_OIDC_ISSUER" name:"oidc-issuer" help:"Identity provider people sign in with, as it names itself, e.g. https://id.example/realms/lab; empty: none."`
 	OIDCClientID     string         `env:"RAYSLICE_OIDC_CLIENT_ID" name:"oidc-client-id" help:"What the identity provider calls this portal."`
@@ -39,7 +39,7 @@ type Config struct {
 	OIDCScopes       []string       `env:"RAYSLICE_OIDC_SCOPES" name:"oidc-scopes" default:"profile,email" help:"What to ask the identity provider for beside openid; many need groups and offline_access too."`
 	OIDCGroupsClaim  string         `env:"RAYSLICE_OIDC_GROUPS_CLAIM" name:"oidc-groups-claim" default:"groups" help:"Claim that lists a person's groups."`
 	OIDCGroups       string         `env:"RAYSLICE_OIDC_GROUPS" name:"oidc-groups" type:"path" help:"YAML file that says which roles a group gives; empty: groups do not count."`
-	OIDCAdmins       []string       `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that become administrators at sign-in, whatever their groups, with commas between; for the first one."`
+	OIDCAdmins       []string       `env:"RAYSLICE_OIDC_ADMINS" name:"oidc-admins" help:"Subjects (sub) that are administrators while they stand here, whatever their groups, with commas between; for the first one."`
 	OIDCTrustEmail   bool           `env:"RAYSLICE_OIDC_TRUST_EMAIL" name:"oidc-trust-email" default:"false" negatable:"" help:"Keep e-mail addresses although the identity provider does not say that it verified them, e.g. Microsoft Entra ID."`
 	SMTPAddr         string         `env:"RAYSLICE_SMTP_ADDR" name:"smtp-addr" help:"Mail server for notifications, host:port; empty: no mail."`
 	SMTPUser         string         `env:"RAYSLICE_SMTP_USER" name:"smtp-user" help:"Name to sign in to the mail server with; empty: without signing in."`

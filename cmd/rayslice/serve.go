@@ -105,7 +105,7 @@ func (p *portal) open(ctx context.Context) error {
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 		TrustedProxies: p.config.TrustedProxies,
-		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
+		Mail:           p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
 }
@@ -121,6 +121,9 @@ func (p *portal) openStore(ctx context.Context) error {
 	}
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
 		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
+	}
+	if p.config.PersonaSignIn {
+		p.store.LetPersonasIn()
 	}
 	if p.sessions, err = p.openPool(ctx, 4); err != nil {
 		return err
@@ -146,12 +149,12 @@ func (p *portal) openPool(ctx context.Context, connections int32) (*pgxpool.Pool
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// seed adds the configured teams and people, and in the demo a token for the first persona.
+// seed adds the configured teams and, where they can sign in, personas, with a token for the first of them.
 func (p *portal) seed(ctx context.Context) error {
 	if p.config.Teams == "" && !p.config.PersonaSignIn {
 		return nil
 	}
-	roster, err := loadRoster(p.config.Teams)
+	roster, err := p.config.roster()
 	if err != nil {
 		return err
 	}

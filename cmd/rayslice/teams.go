@@ -45,6 +45,16 @@ func loadRoster(path string) (roster, error) {
 	return r, err
 }
 
+// roster returns the configured teams and people. People without persona sign-in are a mistake: nobody could be one of them,
+// yet a team would seem to have its leads.
+func (c Config) roster() (roster, error) {
+	r, err := loadRoster(c.Teams)
+	if err == nil && len(r.People) > 0 && !c.PersonaSignIn {
+		err = fmt.Errorf("%s: people are for trying out with --persona-sign-in; remove them: people come with their first sign-in (docs/configuration.md, Teams and people)", c.Teams)
+	}
+	return r, err
+}
+
 // seed returns the roster as the store takes it.
 func (r roster) seed() store.Seed {
 	var seed store.Seed

@@ -60,3 +60,27 @@ people: [{name: Mei, email: mei@x.example, roles: {vision: member}}]
 		})
 	}
 }
+
+// TestPeopleNeedPersonaSignIn keeps people whom nobody can be from standing in for those who could decide.
+func TestPeopleNeedPersonaSignIn(t *testing.T) {
+	const teams = "teams: [{name: vision, namespace: team-vision, limit_gib: 96}]\n"
+	with := write(t, teams+"people: [{name: Mei, email: mei@x.example, roles: {vision: lead}}]\n")
+	for name, test := range map[string]struct {
+		config Config
+		ok     bool
+	}{
+		"people to try out with":      {Config{Teams: with, PersonaSignIn: true}, true},
+		"people whom nobody can be":   {Config{Teams: with}, false},
+		"teams only":                  {Config{Teams: write(t, teams)}, true},
+		"the file that is shipped":    {Config{Teams: "../../deploy/teams.yaml"}, true},
+		"the one shipped for a start": {Config{Teams: "../../deploy/personas.yaml", PersonaSignIn: true}, true},
+	} {
+		r, err := test.config.roster()
+		if (err == nil) != test.ok || len(r.Teams) != 1 {
+			t.Errorf("%s: %d teams, %v", name, len(r.Teams), err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "remove them") {
+			t.Errorf("%s: %v names no remedy", name, err)
+		}
+	}
+}

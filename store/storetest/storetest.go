@@ -27,13 +27,14 @@ func New(t testing.TB) *store.Store {
 	return Open(t, URL(t))
 }
 
-// Open returns a Store on the given database, closed when the test ends.
+// Open returns a Store on the given database that lets personas in, closed when the test ends.
 func Open(t testing.TB, url string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.LetPersonasIn()
 	t.Cleanup(s.Close)
 	return s
 }
