@@ -131,7 +131,7 @@ func pages(ctx context.Context, o options, sandbox *bench.Sandbox, report *bench
 	portal, err := handlers.New(handlers.Config{
 		Store: s, Sessions: pool, Catalogue: catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
-		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx,
+		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx, Unlimited: true,
 	})
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func realPage(ctx context.Context, o options, sandbox *bench.Sandbox, report *be
 	server, err := handlers.New(handlers.Config{
 		Store: s, Sessions: sessions, Catalogue: catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
-		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx,
+		Demo:   true, Version: o.Version, PublicURL: publicURL, BaseContext: ctx, Unlimited: true,
 	})
 	if err != nil {
 		return err

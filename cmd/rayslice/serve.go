@@ -105,7 +105,7 @@ func (p *portal) open(ctx context.Context) error {
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 		TrustedProxies: p.config.TrustedProxies,
-		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
+		Mail:           p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
 }
