@@ -49,7 +49,7 @@ func OpenPortal(ctx context.Context, address, settings, catalogue, version strin
 	p.Server, err = handlers.New(handlers.Config{
 		Store: p.Store, Sessions: p.Pool, Catalogue: p.Catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, p.Catalogue) },
-		Demo:   true, Version: version, PublicURL: PublicURL, BaseContext: ctx,
+		Demo:   true, Version: version, PublicURL: PublicURL, BaseContext: ctx, Unlimited: true,
 	})
 	if err != nil {
 		p.Pool.Close()

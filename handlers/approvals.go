@@ -213,7 +213,7 @@ func (s *Server) previewDecision(c echo.Context) error {
 		return err
 	}
 	if actor := decider(c); !actor.CanLead(row.Request.Team) {
-		return s.config.Store.Refuse(c.Request().Context(), actor, about(row.Request), rayslice.Forbidden("decide_not_lead"))
+		return s.config.Store.Refuse(c.Request().Context(), actor, about(c, row.Request), rayslice.Forbidden("decide_not_lead"))
 	}
 	row.Form = web.ParseDecisionForm(c.QueryParams(), row.Request)
 	return page(c, http.StatusOK, web.DecisionPreview(s.frame(c), row))

@@ -115,8 +115,8 @@ func TestT43HostileNames(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalIsRecorded is T43's other half: whoever is refused by right leaves one entry that says why, and who tries
-// the same again at once leaves no more.
+// TestEveryRefusalIsRecorded is T43's other half: whoever is refused by right leaves an entry that says why, each time they
+// try to do something; who looks at the same again at once leaves no more.
 func TestEveryRefusalIsRecorded(t *testing.T) {
 	t.Parallel()
 	p := open(t)
@@ -127,7 +127,8 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 	edited, previewed := p.create(p.Bob, storetest.Draft(1, 4)).ID, p.create(p.Bob, storetest.Draft(1, 4)).ID
 	reader := p.token(p.newToken(p.Ada, rayslice.ScopeRead))
 	recorded := func() int { return len(p.as(p.Root).get("/admin/audit.csv?action=refuse").records()) - 1 }
-	for i, ask := range []func() answer{
+	want := 0
+	for _, ask := range []func() answer{
 		func() answer { return member.get("/teams/vision/rules") },
 		func() answer { return member.post("/teams/vision/raises", nil) },
 		func() answer { return member.post("/teams/vision/raises/"+itoa(raise.ID)+"/withdraw", nil) },
@@ -152,10 +153,13 @@ func TestEveryRefusalIsRecorded(t *testing.T) {
 		func() answer { return reader.postJSON("/api/v1/requests", goodBody) },
 		func() answer { return reader.post("/clusters/"+asked+"/stop", nil) },
 	} {
-		for range 2 {
+		for try := range 2 {
 			got := ask().want(http.StatusForbidden)
-			if n := recorded(); n != i+1 {
-				t.Fatalf("%s: %d refusals are recorded, want %d", got.what, n, i+1)
+			if try == 0 || !strings.HasPrefix(got.what, "GET ") {
+				want++
+			}
+			if n := recorded(); n != want {
+				t.Fatalf("%s: %d refusals are recorded, want %d", got.what, n, want)
 			}
 		}
 	}

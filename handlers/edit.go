@@ -21,14 +21,14 @@ func (s *Server) changeable(c echo.Context) (rayslice.Request, error) {
 	}
 	request, err := s.config.Store.Request(c.Request().Context(), user(c), id)
 	if err == nil && !user(c).CanChange(request) {
-		err = s.config.Store.Refuse(c.Request().Context(), user(c), about(request), rayslice.Forbidden("change_not_owner"))
+		err = s.config.Store.Refuse(c.Request().Context(), user(c), about(c, request), rayslice.Forbidden("change_not_owner"))
 	}
 	return request, err
 }
 
 // about names a request in the audit log.
-func about(r rayslice.Request) rayslice.AuditEntry {
-	return rayslice.AuditEntry{RequestID: r.ID, Team: r.Team}
+func about(c echo.Context, r rayslice.Request) rayslice.AuditEntry {
+	return rayslice.AuditEntry{Subject: attempt(c.Request()), RequestID: r.ID, Team: r.Team}
 }
 
 // editRequest shows the form that changes what a waiting request asks for.

@@ -37,6 +37,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
 	BaseContext    context.Context // optional: when it ends, so do the event streams
 
+	Unlimited    bool                   // nobody is held to a share; for measurements
 	Mail         bool                   // there is a mail server for notifications
 	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"
 }
@@ -93,6 +94,9 @@ func New(config Config) (*Server, error) {
 	}
 	if s.metrics, err = newMetrics(config.Metrics); err != nil {
 		return nil, err
+	}
+	if config.Unlimited {
+		s.limits = noLimits()
 	}
 	s.sessionStore = sessionStore{config.Sessions}
 	s.sessions = newSessions(s.sessionStore, public.Scheme == "https")

@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
-	"golang.org/x/time/rate"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store"
@@ -70,6 +69,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Demo:   true, Version: "test", PublicURL: "http://portal.example",
+		Unlimited: true, // TestLimits has the real ones
 	}
 	for _, f := range change {
 		f(&config)
@@ -78,8 +78,6 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.server.Close)
-	none := newLimiter(rate.Inf, 0)
-	p.server.limits = limits{none, none, none, none, none, none} // TestLimits has the real ones
 	return p
 }
 

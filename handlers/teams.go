@@ -276,7 +276,7 @@ func (s *Server) rulesPage(c echo.Context) (web.RulesPage, error) {
 	ctx, actor := c.Request().Context(), user(c)
 	team, err := s.config.Store.Team(ctx, actor, c.Param("name"))
 	if err == nil {
-		err = s.config.Store.LeadOnly(ctx, actor, team.Name)
+		err = s.config.Store.LeadOnly(ctx, actor, team.Name, attempt(c.Request()))
 	}
 	if err != nil {
 		return web.RulesPage{}, err

@@ -93,15 +93,16 @@ func (s *Store) AdminOnly(ctx context.Context, actor rayslice.User, what string)
 	return s.forbid(ctx, actor, rayslice.AuditEntry{Subject: what}, "admin_only")
 }
 
-// LeadOnly refuses everybody but the team's leads and admins, with an audit entry, what leads up to setting its rules.
-func (s *Store) LeadOnly(ctx context.Context, actor rayslice.User, team string) error {
+// LeadOnly refuses everybody but the team's leads and admins, with an audit entry, what leads up to setting its rules. what
+// names it, as in AdminOnly.
+func (s *Store) LeadOnly(ctx context.Context, actor rayslice.User, team, what string) error {
 	switch {
 	case !actor.CanSee(team):
 		return rayslice.NotFound("team")
 	case actor.CanLead(team):
 		return nil
 	}
-	return s.forbid(ctx, actor, rayslice.AuditEntry{Action: "set_rules", Team: team}, "rules_not_lead")
+	return s.forbid(ctx, actor, rayslice.AuditEntry{Subject: what, Team: team}, "rules_not_lead")
 }
 
 func (s *Store) mayReadAudit(ctx context.Context, actor rayslice.User, team string) error {

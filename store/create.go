@@ -49,7 +49,7 @@ func (s *Store) CreateRequest(ctx context.Context, actor rayslice.User, draft ra
 		err = errTeamUnknown
 	}
 	if refusal := overQuota(err); refusal != nil {
-		err = s.refuse(ctx, actor, rayslice.AuditEntry{Team: draft.Team}, refusal)
+		err = s.refuse(ctx, actor, rayslice.AuditEntry{Action: "create", Team: draft.Team}, refusal)
 	}
 	if err != nil {
 		return rayslice.Request{}, err

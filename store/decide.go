@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,12 +23,12 @@ func (s *Store) DecideRequest(ctx context.Context, actor rayslice.User, id strin
 		decided, err = decideRequest(ctx, tx, actor, id, d)
 		return err
 	})
-	return s.recorded(ctx, actor, decided, err)
+	return s.recorded(ctx, actor, cmp.Or(string(d.Verdict), "decide"), decided, err)
 }
 
-// recorded writes an audit row where the actor was refused by right, and passes the result on.
-func (s *Store) recorded(ctx context.Context, actor rayslice.User, r rayslice.Request, err error) (rayslice.Request, error) {
-	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{RequestID: r.ID, Team: r.Team}, err); err != nil {
+// recorded writes an audit row where the actor was refused by right what they tried, and passes the result on.
+func (s *Store) recorded(ctx context.Context, actor rayslice.User, tried string, r rayslice.Request, err error) (rayslice.Request, error) {
+	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{Action: tried, RequestID: r.ID, Team: r.Team}, err); err != nil {
 		return rayslice.Request{}, err
 	}
 	return r, nil
@@ -142,9 +143,9 @@ func (s *Store) ResendRequest(ctx context.Context, actor rayslice.User, id strin
 		return err
 	})
 	if refusal := overQuota(err); refusal != nil {
-		return rayslice.Request{}, s.refuse(ctx, actor, rayslice.AuditEntry{RequestID: id, Team: sent.Team}, refusal)
+		return rayslice.Request{}, s.refuse(ctx, actor, rayslice.AuditEntry{Action: "resend", RequestID: id, Team: sent.Team}, refusal)
 	}
-	return s.recorded(ctx, actor, sent, err)
+	return s.recorded(ctx, actor, "resend", sent, err)
 }
 
 func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string, revision int, draft rayslice.RequestDraft, reply string) (rayslice.Request, error) {

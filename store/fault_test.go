@@ -287,7 +287,7 @@ func TestACutCommitRepeatsNothing(t *testing.T) {
 				{"disable", func() error { return s.SetDisabled(ctx, p.Root, p.Bob.ID, true) }, 1, 0},
 				{"set a webhook", func() error { return s.SetNotificationSettings(ctx, p.Ada, hook) }, 1, 0},
 				{"try a message", func() error { return s.TryNotification(ctx, p.Ada) }, 0, 1},
-				{"revoke a token", func() error { return s.RevokeToken(ctx, p.Root, token.ID) }, 1, 0},
+				{"revoke a token", func() error { return s.RevokeToken(ctx, p.Root, p.Ada.ID, token.ID) }, 1, 0},
 			} {
 				outbox(t)
 				entries, epoch := count(t, `SELECT count(*) FROM audit`), count(t, `SELECT session_epoch FROM users WHERE id = $1`, p.Bob.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ func (s *Store) forbid(ctx context.Context, actor rayslice.User, about rayslice.
 	return s.Refuse(ctx, actor, about, rayslice.Forbidden(code))
 }
 
-// refuse records that the actor was refused and why, and returns the refusal. A refusal by right that was recorded within
-// the last minute is not recorded again.
+// refuse records that the actor was refused and why, and returns the refusal. Each try to do something has its entry; of
+// looking at what is not theirs, as a page that loads itself again does, one in a minute has.
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
 	same := repeat{actor.ID, actor.TokenID, refusal.Code, e.Action, e.Subject, e.Team, e.RequestID}
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
@@ -38,8 +39,9 @@ func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.Audi
 		e.Reason.Args = map[string]any{rayslice.ArgTried: e.Action}
 		maps.Copy(e.Reason.Args, refusal.Args)
 	}
+	looking := e.Action == "" && (e.Subject == "" || strings.HasPrefix(e.Subject, "GET "))
 	e.Action = "refuse"
-	if refusal.Kind == rayslice.KindForbidden && !s.repeats.first(same, time.Now()) {
+	if looking && !s.repeats.first(same, time.Now()) {
 		return refusal
 	}
 	if err := s.inTx(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {

@@ -212,7 +212,7 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"EndDeputy": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndDeputy(sc.ctx, a, "vision", sc.Bob.ID)) }},
-	"LeadOnly":  {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.LeadOnly(sc.ctx, a, "vision")) }},
+	"LeadOnly":  {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.LeadOnly(sc.ctx, a, "vision", "GET /teams/vision/rules")) }},
 	"NameDeputy": {lead, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.NameDeputy(sc.ctx, a, "vision", sc.Bob.ID, time.Now().Add(time.Hour)))
 	}},

@@ -23,7 +23,7 @@ func (s *Store) SignIn(ctx context.Context, actor rayslice.User, id rayslice.Ide
 		return err
 	})
 	if rayslice.KindOf(err) == rayslice.KindForbidden {
-		return rayslice.User{}, s.forbid(ctx, actor, rayslice.AuditEntry{Subject: id.Name}, "user_disabled")
+		return rayslice.User{}, s.forbid(ctx, actor, rayslice.AuditEntry{Subject: "sign-in " + id.Name}, "user_disabled")
 	}
 	return user, err
 }

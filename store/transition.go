@@ -41,7 +41,7 @@ func (s *Store) StopRequest(ctx context.Context, actor rayslice.User, id string)
 		stopped, err = stopRequest(ctx, tx, actor, id)
 		return err
 	})
-	return s.recorded(ctx, actor, stopped, err)
+	return s.recorded(ctx, actor, "stop", stopped, err)
 }
 
 func stopRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id string) (rayslice.Request, error) {
