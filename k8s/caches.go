@@ -7,6 +7,7 @@ import (
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -22,9 +23,11 @@ type caches struct {
 	clusters cache.SharedIndexInformer
 	pods     cache.SharedIndexInformer
 	nodes    cache.SharedIndexInformer
+	policies cache.SharedIndexInformer
 	events   *eventStore
 
 	pulses []*pulse // of clusters, pods, nodes and the two event watches
+	spare  []*pulse // of what the portal can do without, so that missing rights to it do not make it look cut off
 	feeds  []*cache.Reflector
 }
 
@@ -56,16 +59,28 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 		k.feeds = append(k.feeds, cache.NewNamedReflector("events/"+kind, lw, &corev1.Event{}, k.events.of(kind), 0))
 	}
 
+	teams := func(o *metav1.ListOptions) { o.LabelSelector = LabelTeam }
+	policies, spare := c.core.NetworkingV1().NetworkPolicies(metav1.NamespaceAll), &pulse{name: "networkpolicies", silence: silence, onLife: alive}
+	k.policies = informer(spare.listWatch(listOf(policies.List), policies.Watch, teams), &networkingv1.NetworkPolicy{}, slimPolicy)
+	k.spare = append(k.spare, spare)
+
 	wakeOwner := func(obj any) { wake(idOf(obj)) }
 	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
 	must(k.pods.AddEventHandler(onChange(wakeOwner)))
 	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
+	must(k.policies.AddEventHandler(onChange(func(obj any) {
+		if id := idOf(obj); id != "" {
+			wake(id)
+		} else {
+			alive() // a namespace's own: all its clusters are concerned
+		}
+	})))
 	return k
 }
 
 // run keeps the caches up to date until ctx ends; running is done when nothing of it is left.
 func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
-	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes} {
+	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes, k.policies} {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	for _, feed := range k.feeds {
@@ -75,6 +90,15 @@ func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
 
 // synced reports whether RayClusters and pods have been read once.
 func (k *caches) synced() bool { return k.clusters.HasSynced() && k.pods.HasSynced() }
+
+// policy returns what the cache holds of a NetworkPolicy of ours; nil when there is none.
+func (k *caches) policy(namespace, name string) *policyView {
+	obj, ok, _ := k.policies.GetIndexer().GetByKey(namespace + "/" + name)
+	if !ok {
+		return nil
+	}
+	return obj.(*policyView)
+}
 
 // see returns what the caches hold about the request.
 func (k *caches) see(request rayslice.Request) sighting {
@@ -128,6 +152,8 @@ func idOf(obj any) string {
 	}
 	switch obj := obj.(type) {
 	case *podView:
+		return obj.request
+	case *policyView:
 		return obj.request
 	case *rayv1.RayCluster:
 		return requestNamed(obj.Name)

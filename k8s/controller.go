@@ -47,7 +47,8 @@ type Config struct {
 	Workers          int           // requests looked at at the same time; default 8
 	Resync           time.Duration // every request is looked at this often even when nothing happens; default 1 min
 	Silence          time.Duration // a watch silent for longer is listed anew; default 5 min
-	Namespace        string        // of the Lease; default "rayslice-system"
+	Namespace        string        // of the Lease and of the portal's own pods; default "rayslice-system"
+	KubeRayNamespace string        // of the KubeRay operator, which may call dashboards too; "" = nothing else may
 	Identity         string        // of this replica in the Lease; default the host name and process id
 	CreateNamespaces bool          // make the teams' namespaces, and the Lease's, when they are missing
 	Logger           *slog.Logger  // default slog's
@@ -98,6 +99,8 @@ type Controller struct {
 	orphans    atomic.Pointer[[]rayslice.Orphan]
 	leaseError atomic.Pointer[string]
 	namespaces sync.Map   // names of namespaces seen to exist
+	guards     sync.Map   // types.NamespacedName of a NetworkPolicy → guarded
+	unguarded  sync.Map   // types.NamespacedName of a NetworkPolicy → unguarded
 	term       sync.Mutex // held while leading
 
 	mu    sync.Mutex

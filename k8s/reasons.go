@@ -48,6 +48,11 @@ const (
 	ReasonPoolUnit        = "pool_unit"         // its nodes count in MiB or in different units; Args: offered
 	ReasonPoolNotIsolated = "pool_not_isolated" // a node of an isolated pool enforces nothing
 
+	// Why other teams can reach a cluster. Args: namespaces, in the report about all of them, and what is named here.
+	ReasonUnguardedRights  = "unguarded_rights"  // the portal may not write NetworkPolicies
+	ReasonUnguardedTaken   = "unguarded_taken"   // somebody else's NetworkPolicy has the name; Args: policy
+	ReasonUnguardedRefused = "unguarded_refused" // a rule of the namespace, or the API server failed; Detail
+
 	// What is wrong with the cluster as a whole.
 	ReasonNoShareScheduler = "no_share_scheduler" // slice pods run without a card: no share scheduler placed them; Args: pods
 )

@@ -64,6 +64,7 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	if !last.kubeRay.IsZero() {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}
+	fleet.Problems = append(fleet.Problems, c.unguardedProblems()...)
 	if orphans := c.orphans.Load(); orphans != nil {
 		fleet.Orphans = *orphans
 	}

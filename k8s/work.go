@@ -31,6 +31,9 @@ func (c *Controller) lead(ctx context.Context) {
 }
 
 func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {
+	seeing, stop := context.WithTimeout(ctx, guardStart)
+	cache.WaitForCacheSync(seeing.Done(), c.caches.policies.HasSynced) // without the right to see them it goes on all the same
+	stop()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
 	c.mu.Lock()
 	clear(c.saved) // another replica may have written since
@@ -178,6 +181,7 @@ func (c *Controller) prune(live []string, known map[string]bool) {
 		needed[id] = true
 	}
 	c.heads.prune(needed)
+	c.forgetGuards()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.saved {
