@@ -24,11 +24,13 @@ type caches struct {
 	pods     cache.SharedIndexInformer
 	nodes    cache.SharedIndexInformer
 	policies cache.SharedIndexInformer
+	quotas   cache.SharedIndexInformer // nil = the portal keeps none
 	events   *eventStore
 
-	pulses []*pulse // of clusters, pods, nodes and the two event watches
-	spare  []*pulse // of what the portal can do without, so that missing rights to it do not make it look cut off
-	feeds  []*cache.Reflector
+	pulses     []*pulse // of clusters, pods, nodes and the two event watches
+	quotaPulse *pulse
+	spare      []*pulse // of what the portal can do without, so that missing rights to it do not make it look cut off
+	feeds      []*cache.Reflector
 }
 
 // newCaches prepares the watches; nothing is read before run. wake is called with the id of every request something
@@ -80,7 +82,11 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 
 // run keeps the caches up to date until ctx ends; running is done when nothing of it is left.
 func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
-	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes, k.policies} {
+	informers := []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes, k.policies}
+	if k.quotas != nil {
+		informers = append(informers, k.quotas)
+	}
+	for _, i := range informers {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	for _, feed := range k.feeds {
@@ -90,6 +96,25 @@ func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
 
 // synced reports whether RayClusters and pods have been read once.
 func (k *caches) synced() bool { return k.clusters.HasSynced() && k.pods.HasSynced() }
+
+// watchQuotas adds the ResourceQuotas of our name, whosesoever they are; changed is called when one changes.
+func (k *caches) watchQuotas(c clients, silence time.Duration, changed func()) {
+	k.quotaPulse = &pulse{name: "resourcequotas", silence: silence, onLife: changed}
+	k.spare = append(k.spare, k.quotaPulse)
+	quotas := c.core.CoreV1().ResourceQuotas(metav1.NamespaceAll)
+	named := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + guardName } // the only ones the rights are for
+	k.quotas = informer(k.quotaPulse.listWatch(listOf(quotas.List), quotas.Watch, named), &corev1.ResourceQuota{}, slimQuota)
+	must(k.quotas.AddEventHandler(onChange(func(any) { changed() })))
+}
+
+// quota returns what the cache holds of the namespace's ResourceQuota of our name; nil when there is none.
+func (k *caches) quota(namespace string) *quotaView {
+	obj, ok, _ := k.quotas.GetIndexer().GetByKey(namespace + "/" + guardName)
+	if !ok {
+		return nil
+	}
+	return obj.(*quotaView)
+}
 
 // policy returns what the cache holds of a NetworkPolicy of ours; nil when there is none.
 func (k *caches) policy(namespace, name string) *policyView {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rayslice/rayslice"
 )
@@ -32,6 +33,13 @@ type guarded struct {
 type unguarded struct {
 	reason rayslice.Reason
 	at     time.Time
+}
+
+// waitToSee waits until what the portal can do without has been listed, and goes on soon also without the right to see it.
+func waitToSee(ctx context.Context, i cache.SharedIndexInformer) {
+	ctx, cancel := context.WithTimeout(ctx, guardStart)
+	defer cancel()
+	cache.WaitForCacheSync(ctx.Done(), i.HasSynced)
 }
 
 // guard keeps the policies of an existing cluster as they should be, and returns why they are not; zero when they are.

@@ -65,6 +65,9 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}
 	fleet.Problems = append(fleet.Problems, c.unguardedProblems()...)
+	if problems := c.quotaProblems.Load(); problems != nil {
+		fleet.Problems = append(fleet.Problems, *problems...)
+	}
 	if orphans := c.orphans.Load(); orphans != nil {
 		fleet.Orphans = *orphans
 	}

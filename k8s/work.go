@@ -31,9 +31,7 @@ func (c *Controller) lead(ctx context.Context) {
 }
 
 func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {
-	seeing, stop := context.WithTimeout(ctx, guardStart)
-	cache.WaitForCacheSync(seeing.Done(), c.caches.policies.HasSynced) // without the right to see them it goes on all the same
-	stop()
+	waitToSee(ctx, c.caches.policies)
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
 	c.mu.Lock()
 	clear(c.saved) // another replica may have written since
@@ -44,6 +42,9 @@ func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {
 	}
 	parts.Go(func() { c.heads.run(ctx) })
 	parts.Go(func() { c.sweepRegularly(ctx) })
+	if c.cfg.NamespaceQuota {
+		parts.Go(func() { c.keepQuotas(ctx) })
+	}
 	<-ctx.Done()
 	c.queue.Store(nil)
 	q.ShutDown()
@@ -149,6 +150,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 	}
 	c.orphans.Store(&orphans)
 	nudge(c.fleetDirty)
+	c.WakeQuotas()
 	return nil
 }
 

@@ -83,6 +83,10 @@ var rights = map[string]right{
 	"Move": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.Move(sc.ctx, a, sc.request.ID, rayslice.StatePending, rayslice.StateApproved, rayslice.Reason{}, ""))
 	}},
+	"NamespaceLimits": {portal, func(sc scene, a rayslice.User) (int, error) {
+		limits, err := sc.NamespaceLimits(sc.ctx, a)
+		return len(limits), err
+	}},
 	"Occupants": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Occupants(sc.ctx, a); return one(err) }},
 	"Personas":  {portal, func(sc scene, a rayslice.User) (int, error) { u, err := sc.Personas(sc.ctx, a); return len(u), err }},
 	"Posted":    {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.Posted(sc.ctx, a, sc.notice)) }},

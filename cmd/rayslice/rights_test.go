@@ -56,6 +56,9 @@ func TestGrantRights(t *testing.T) {
 	lease := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: name}
 	}
+	quota := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{Verb: verb, Resource: "resourcequotas", Namespace: namespace, Name: name}
+	}
 	tests := map[string]struct {
 		may  authorizationv1.ResourceAttributes
 		want bool
@@ -72,6 +75,12 @@ func TestGrantRights(t *testing.T) {
 		"apply a network policy":               {resource("patch", "networking.k8s.io", "networkpolicies", "team-vision"), true},
 		"create a policy by applying":          {resource("create", "networking.k8s.io", "networkpolicies", "team-vision"), true},
 		"reach a head over WebSocket":          {sub("get", "portforward"), true},
+		"watch its quotas everywhere":          {quota("watch", "", "rayslice"), true},
+		"apply its quota":                      {quota("patch", "team-vision", "rayslice"), true},
+		"create its quota by applying":         {quota("create", "team-vision", "rayslice"), true},
+		"watch all quotas":                     {quota("watch", "", ""), false},
+		"change another's quota":               {quota("patch", "team-vision", "compute"), false},
+		"delete a quota":                       {quota("delete", "team-vision", "rayslice"), false},
 		"create a namespace by applying":       {resource("patch", "", "namespaces", ""), true},
 		"stand for leader":                     {lease("create", "rayslice", ""), true},
 		"lead":                                 {lease("update", "rayslice", "rayslice"), true},
