@@ -102,10 +102,11 @@ func (c Cluster) Pods() int {
 // A Fleet is the cluster side's report about nodes and pools.
 type Fleet struct {
 	ObservedAt time.Time    `json:"observed_at"`
-	Nodes      []Node       `json:"nodes"`    // every node a pool's selector picks, and every node that offers a GPU
-	Pools      []PoolStatus `json:"pools"`    // one per configured pool, in the catalogue's order
-	Orphans    []Orphan     `json:"orphans"`  // objects with our label and no request; never deleted by themselves
-	Problems   []Reason     `json:"problems"` // of the cluster as a whole: operator or share scheduler missing, CRD version
+	Nodes      []Node       `json:"nodes"`     // every node a pool's selector picks, and every node that offers a GPU
+	Pools      []PoolStatus `json:"pools"`     // one per configured pool, in the catalogue's order
+	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
+	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
+	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
 }
 
 // A Node is one machine with cards.
@@ -134,5 +135,19 @@ type Orphan struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	RequestID string    `json:"request_id"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// MaxUnmanaged is how many entries of a Fleet's Unmanaged are kept.
+const MaxUnmanaged = 50
+
+// Unmanaged is what somebody runs on GPUs in a team's namespace without the portal, e.g. with kubectl. It is shown and never
+// touched.
+type Unmanaged struct {
+	Team      string    `json:"team"`
+	Namespace string    `json:"namespace"`
+	Object    string    `json:"object"` // what controls the pods, "RayCluster/demo", or the pod itself; an untrusted name
+	Pods      int       `json:"pods"`
+	Charge    Charge    `json:"charge"` // what they hold
 	CreatedAt time.Time `json:"created_at"`
 }

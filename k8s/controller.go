@@ -101,6 +101,7 @@ type Controller struct {
 	sweepSoon  chan struct{}
 	quotaDirty chan struct{}
 	orphans    atomic.Pointer[[]rayslice.Orphan]
+	unmanaged  atomic.Pointer[[]rayslice.Unmanaged]
 	leaseError atomic.Pointer[string]
 
 	quotaProblems atomic.Pointer[[]rayslice.Reason]

@@ -112,9 +112,14 @@ func TestNamespaceQuotaBacksTheTeams(t *testing.T) { // B079, B082
 func TestPodsMadeWithoutThePortalHoldQuota(t *testing.T) { // B082
 	w := newWorld(t)
 	w.setLimit(16)
-	w.startWithQuotas()
+	w.startWithQuotas(func(c *k8s.Config) { c.Resync = 2 * time.Second }) // such pods are looked for by the sweep
 	w.untilHard(16)
 	w.must(w.barePod("mine", gpuMem("8")))
+	w.until("it is listed", func() bool {
+		fleet, err := w.store.Fleet(w.Context(), rayslice.System)
+		w.must(err)
+		return len(fleet.Unmanaged) == 1 && fleet.Unmanaged[0].Object == "Pod/mine" && fleet.Unmanaged[0].Charge.GiB == 8 && fleet.Unmanaged[0].Team == "vision"
+	})
 	id := w.ask(2, 8)
 	w.until("the reason is named", func() bool { return w.cluster(id).Problem.Code == k8s.ReasonTeamQuotaFull })
 	want := map[string]any{"quota": "rayslice", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "16", "limited": "16"}

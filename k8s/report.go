@@ -68,6 +68,9 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	if problems := c.quotaProblems.Load(); problems != nil {
 		fleet.Problems = append(fleet.Problems, *problems...)
 	}
+	if unmanaged := c.unmanaged.Load(); unmanaged != nil {
+		fleet.Unmanaged = *unmanaged
+	}
 	if orphans := c.orphans.Load(); orphans != nil {
 		fleet.Orphans = *orphans
 	}

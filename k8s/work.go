@@ -149,6 +149,9 @@ func (c *Controller) sweep(ctx context.Context) error {
 		orphans = append(orphans, o)
 	}
 	c.orphans.Store(&orphans)
+	if err := c.lookForUnmanaged(ctx); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "pods made without the portal not looked for, will try again", "error", err)
+	}
 	nudge(c.fleetDirty)
 	c.WakeQuotas()
 	return nil
