@@ -107,6 +107,7 @@ type Fleet struct {
 	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
 	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
 	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
+	Guards     []Reason     `json:"guards"`    // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
 }
 
 // A Node is one machine with cards.

@@ -212,7 +212,7 @@ func TestWithoutTheRightToPolicies(t *testing.T) {
 	w.until("the fleet's report says so", func() bool {
 		fleet, err := w.store.Fleet(t.Context(), rayslice.System)
 		w.must(err)
-		return len(fleet.Problems) == 1 && fleet.Problems[0].Code == k8s.ReasonUnguardedRights && fleet.Problems[0].Args["namespaces"] == w.namespace
+		return len(fleet.Guards) == 1 && fleet.Guards[0].Code == k8s.ReasonUnguardedRights && fleet.Guards[0].Args["namespaces"] == w.namespace
 	})
 	if h := c.Health(); h.LastError != "" || !h.Synced {
 		t.Errorf("health %+v: the portal is not cut off", h)

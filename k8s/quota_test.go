@@ -177,6 +177,6 @@ func (w *world) untilProblem(want rayslice.Reason) {
 	w.until("report of "+want.Code, func() bool {
 		fleet, err := w.store.Fleet(w.Context(), rayslice.System)
 		w.must(err)
-		return cmp.Equal([]rayslice.Reason{want}, fleet.Problems)
+		return cmp.Equal([]rayslice.Reason{want}, fleet.Guards)
 	})
 }

@@ -64,9 +64,9 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	if !last.kubeRay.IsZero() {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}
-	fleet.Problems = append(fleet.Problems, c.unguardedProblems()...)
+	fleet.Guards = c.unguardedProblems()
 	if problems := c.quotaProblems.Load(); problems != nil {
-		fleet.Problems = append(fleet.Problems, *problems...)
+		fleet.Guards = append(fleet.Guards, *problems...)
 	}
 	if unmanaged := c.unmanaged.Load(); unmanaged != nil {
 		fleet.Unmanaged = *unmanaged
