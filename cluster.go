@@ -20,9 +20,10 @@ type Cluster struct {
 	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
 	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
 
-	Problem Reason  `json:"problem"` // the most telling thing that is wrong; zero = nothing
-	Drift   []Drift `json:"drift"`   // where the object differs from what was approved
-	Events  []Event `json:"events"`  // latest first, at most 20
+	Problem   Reason  `json:"problem"`   // the most telling thing that is wrong; zero = nothing
+	Unguarded Reason  `json:"unguarded"` // why its network policies do not stand, so that other teams may reach it; zero = they do
+	Drift     []Drift `json:"drift"`     // where the object differs from what was approved
+	Events    []Event `json:"events"`    // latest first, at most 20
 }
 
 // A Worker is one pod of a cluster.
@@ -101,10 +102,12 @@ func (c Cluster) Pods() int {
 // A Fleet is the cluster side's report about nodes and pools.
 type Fleet struct {
 	ObservedAt time.Time    `json:"observed_at"`
-	Nodes      []Node       `json:"nodes"`    // every node a pool's selector picks, and every node that offers a GPU
-	Pools      []PoolStatus `json:"pools"`    // one per configured pool, in the catalogue's order
-	Orphans    []Orphan     `json:"orphans"`  // objects with our label and no request; never deleted by themselves
-	Problems   []Reason     `json:"problems"` // of the cluster as a whole: operator or share scheduler missing, CRD version
+	Nodes      []Node       `json:"nodes"`     // every node a pool's selector picks, and every node that offers a GPU
+	Pools      []PoolStatus `json:"pools"`     // one per configured pool, in the catalogue's order
+	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
+	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
+	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
+	Guards     []Reason     `json:"guards"`    // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
 }
 
 // A Node is one machine with cards.
@@ -133,5 +136,19 @@ type Orphan struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	RequestID string    `json:"request_id"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// MaxUnmanaged is how many entries of a Fleet's Unmanaged are kept.
+const MaxUnmanaged = 50
+
+// Unmanaged is what somebody runs on GPUs in a team's namespace without the portal, e.g. with kubectl. It is shown and never
+// touched.
+type Unmanaged struct {
+	Team      string    `json:"team"`
+	Namespace string    `json:"namespace"`
+	Object    string    `json:"object"` // what controls the pods, "RayCluster/demo", or the pod itself; an untrusted name
+	Pods      int       `json:"pods"`
+	Charge    Charge    `json:"charge"` // what they hold
 	CreatedAt time.Time `json:"created_at"`
 }

@@ -46,6 +46,14 @@ func (q Quota) OverQuota(asked Charge) error {
 	}}
 }
 
+// NamespaceLimit is what the pods of a team's namespace may hold, whoever made them: the team's limit, or what its requests
+// hold where that is more, so that nothing of a running cluster is ever refused.
+type NamespaceLimit struct {
+	Team      string
+	Namespace string
+	Charge    Charge
+}
+
 // A Grant is a part of a team's limit: the base that an admin sets, or more on top of it, until an end or for good. The
 // limit is the sum of the grants that hold now.
 type Grant struct {

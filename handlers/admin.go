@@ -43,11 +43,12 @@ func (s *Server) showAdmin(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	frame, err := s.liveFrame(c)
+	frame, fleet, err := s.frameAndFleet(c)
 	if err != nil {
 		return err
 	}
-	p := web.AdminPage{Frame: frame, Raises: raises.Raises, MoreRaise: raises.Next != 0, Late: late.Requests, MoreLate: late.Next != "", AuditOpen: open}
+	frame.Problems = slices.Concat(frame.Problems, fleet.Guards)
+	p := web.AdminPage{Frame: frame, Orphans: fleet.Orphans, Unmanaged: fleet.Unmanaged, Raises: raises.Raises, MoreRaise: raises.Next != 0, Late: late.Requests, MoreLate: late.Next != "", AuditOpen: open}
 	for _, d := range drifts {
 		p.Drifts = append(p.Drifts, web.QuotaDrift(d))
 	}

@@ -269,3 +269,32 @@ func TestAdminOverview(t *testing.T) {
 		t.Error("nothing warns of a role that could change the audit log")
 	}
 }
+
+// TestAdminSeesWhatIsNotOurs is B082: the overview lists what holds GPUs without a request, and says where teams are not
+// guarded; other people's pages name no namespace of another team.
+func TestAdminSeesWhatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{
+		ObservedAt: time.Now(),
+		Guards:     []rayslice.Reason{{Code: "unguarded_rights", Args: map[string]any{"namespaces": "team-speech"}}},
+		Unmanaged: []rayslice.Unmanaged{
+			{Team: "vision", Namespace: "team-vision", Object: "RayCluster/job-x7k2p", Pods: 2, Charge: rayslice.Charge{GiB: 16}, CreatedAt: time.Now()},
+		},
+		Orphans: []rayslice.Orphan{{Namespace: "team-vision", Name: "rs-orphanorphan", RequestID: "orphanorphan", CreatedAt: time.Now()}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := p.as(p.Root).get("/admin").want(http.StatusOK).page()
+	rows := page.Find("section[aria-labelledby=admin-strangers] tbody tr")
+	if first := rows.First().Text(); rows.Length() != 2 || !strings.Contains(first, "RayCluster/job-x7k2p") || !strings.Contains(first, "16 GiB") {
+		t.Errorf("%d rows, the first says %q", rows.Length(), first)
+	}
+	if note := page.Find(".note.bad").Text(); !strings.Contains(note, "team-speech") {
+		t.Errorf("the note says %q", note)
+	}
+	if text := p.as(p.Ada).get("/clusters").want(http.StatusOK).page().Text(); strings.Contains(text, "team-speech") {
+		t.Error("a member reads another team's namespace")
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -22,10 +23,14 @@ type caches struct {
 	clusters cache.SharedIndexInformer
 	pods     cache.SharedIndexInformer
 	nodes    cache.SharedIndexInformer
+	policies cache.SharedIndexInformer
+	quotas   cache.SharedIndexInformer // nil = the portal keeps none
 	events   *eventStore
 
-	pulses []*pulse // of clusters, pods, nodes and the two event watches
-	feeds  []*cache.Reflector
+	pulses     []*pulse // of clusters, pods, nodes and the two event watches
+	quotaPulse *pulse
+	spare      []*pulse // of what the portal can do without, so that missing rights to it do not make it look cut off
+	feeds      []*cache.Reflector
 }
 
 // newCaches prepares the watches; nothing is read before run. wake is called with the id of every request something
@@ -56,16 +61,32 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 		k.feeds = append(k.feeds, cache.NewNamedReflector("events/"+kind, lw, &corev1.Event{}, k.events.of(kind), 0))
 	}
 
+	teams := func(o *metav1.ListOptions) { o.LabelSelector = LabelTeam }
+	policies, spare := c.core.NetworkingV1().NetworkPolicies(metav1.NamespaceAll), &pulse{name: "networkpolicies", silence: silence, onLife: alive}
+	k.policies = informer(spare.listWatch(listOf(policies.List), policies.Watch, teams), &networkingv1.NetworkPolicy{}, slimPolicy)
+	k.spare = append(k.spare, spare)
+
 	wakeOwner := func(obj any) { wake(idOf(obj)) }
 	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
 	must(k.pods.AddEventHandler(onChange(wakeOwner)))
 	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
+	must(k.policies.AddEventHandler(onChange(func(obj any) {
+		if id := idOf(obj); id != "" {
+			wake(id)
+		} else {
+			alive() // a namespace's own: all its clusters are concerned
+		}
+	})))
 	return k
 }
 
 // run keeps the caches up to date until ctx ends; running is done when nothing of it is left.
 func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
-	for _, i := range []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes} {
+	informers := []cache.SharedIndexInformer{k.clusters, k.pods, k.nodes, k.policies}
+	if k.quotas != nil {
+		informers = append(informers, k.quotas)
+	}
+	for _, i := range informers {
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
 	for _, feed := range k.feeds {
@@ -75,6 +96,34 @@ func (k *caches) run(ctx context.Context, running *sync.WaitGroup) {
 
 // synced reports whether RayClusters and pods have been read once.
 func (k *caches) synced() bool { return k.clusters.HasSynced() && k.pods.HasSynced() }
+
+// watchQuotas adds the ResourceQuotas of our name, whosesoever they are; changed is called when one changes.
+func (k *caches) watchQuotas(c clients, silence time.Duration, changed func()) {
+	k.quotaPulse = &pulse{name: "resourcequotas", silence: silence, onLife: changed}
+	k.spare = append(k.spare, k.quotaPulse)
+	quotas := c.core.CoreV1().ResourceQuotas(metav1.NamespaceAll)
+	named := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + guardName } // the only ones the rights are for
+	k.quotas = informer(k.quotaPulse.listWatch(listOf(quotas.List), quotas.Watch, named), &corev1.ResourceQuota{}, slimQuota)
+	must(k.quotas.AddEventHandler(onChange(func(any) { changed() })))
+}
+
+// quota returns what the cache holds of the namespace's ResourceQuota of our name; nil when there is none.
+func (k *caches) quota(namespace string) *quotaView {
+	obj, ok, _ := k.quotas.GetIndexer().GetByKey(namespace + "/" + guardName)
+	if !ok {
+		return nil
+	}
+	return obj.(*quotaView)
+}
+
+// policy returns what the cache holds of a NetworkPolicy of ours; nil when there is none.
+func (k *caches) policy(namespace, name string) *policyView {
+	obj, ok, _ := k.policies.GetIndexer().GetByKey(namespace + "/" + name)
+	if !ok {
+		return nil
+	}
+	return obj.(*policyView)
+}
 
 // see returns what the caches hold about the request.
 func (k *caches) see(request rayslice.Request) sighting {
@@ -128,6 +177,8 @@ func idOf(obj any) string {
 	}
 	switch obj := obj.(type) {
 	case *podView:
+		return obj.request
+	case *policyView:
 		return obj.request
 	case *rayv1.RayCluster:
 		return requestNamed(obj.Name)

@@ -31,6 +31,8 @@ type Store interface {
 	Move(ctx context.Context, actor rayslice.User, id string, from, to rayslice.State, reason rayslice.Reason, clusterUID string) error
 	// SaveCluster keeps what was observed about one request.
 	SaveCluster(ctx context.Context, actor rayslice.User, cluster rayslice.Cluster) error
+	// NamespaceLimits returns what each team's namespace may hold.
+	NamespaceLimits(ctx context.Context, actor rayslice.User) ([]rayslice.NamespaceLimit, error)
 	// SaveFleet keeps what was observed about nodes and pools.
 	SaveFleet(ctx context.Context, actor rayslice.User, fleet rayslice.Fleet) error
 }
@@ -47,8 +49,10 @@ type Config struct {
 	Workers          int           // requests looked at at the same time; default 8
 	Resync           time.Duration // every request is looked at this often even when nothing happens; default 1 min
 	Silence          time.Duration // a watch silent for longer is listed anew; default 5 min
-	Namespace        string        // of the Lease; default "rayslice-system"
+	Namespace        string        // of the Lease and of the portal's own pods; default "rayslice-system"
+	KubeRayNamespace string        // of the KubeRay operator, which may call dashboards too; "" = nothing else may
 	Identity         string        // of this replica in the Lease; default the host name and process id
+	NamespaceQuota   bool          // keep a ResourceQuota in every team's namespace
 	CreateNamespaces bool          // make the teams' namespaces, and the Lease's, when they are missing
 	Logger           *slog.Logger  // default slog's
 	Registerer       prometheus.Registerer
@@ -95,9 +99,16 @@ type Controller struct {
 	queue      atomic.Pointer[queue] // nil while another replica leads
 	fleetDirty chan struct{}
 	sweepSoon  chan struct{}
+	quotaDirty chan struct{}
 	orphans    atomic.Pointer[[]rayslice.Orphan]
+	unmanaged  atomic.Pointer[[]rayslice.Unmanaged]
 	leaseError atomic.Pointer[string]
+
+	quotaProblems atomic.Pointer[[]rayslice.Reason]
+
 	namespaces sync.Map   // names of namespaces seen to exist
+	guards     sync.Map   // types.NamespacedName of a NetworkPolicy → guarded
+	unguarded  sync.Map   // types.NamespacedName of a NetworkPolicy → unguarded
 	term       sync.Mutex // held while leading
 
 	mu    sync.Mutex
@@ -117,6 +128,7 @@ func New(cfg Config) (*Controller, error) {
 		log:        cfg.Logger.With("part", "k8s"),
 		fleetDirty: make(chan struct{}, 1),
 		sweepSoon:  make(chan struct{}, 1),
+		quotaDirty: make(chan struct{}, 1),
 		saved:      map[string]savedCluster{},
 		started:    time.Now(),
 	}
@@ -128,6 +140,9 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c.caches = newCaches(c.clients, cfg.Silence, c.wakeSoon, func() { nudge(c.fleetDirty) }, func() { nudge(c.sweepSoon) })
+	if cfg.NamespaceQuota {
+		c.caches.watchQuotas(c.clients, cfg.Silence, c.WakeQuotas)
+	}
 	c.gate = newGate(c.knock)
 	c.metrics, err = newMetrics(cfg.Registerer, c)
 	return c, err

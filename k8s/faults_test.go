@@ -35,6 +35,11 @@ func aboutCluster(r *http.Request, method string) bool {
 	return r.Method == method && strings.Contains(r.URL.Path, "/rayclusters/")
 }
 
+// aboutPolicy reports whether the call applies a NetworkPolicy whose name begins so.
+func aboutPolicy(r *http.Request, prefix string) bool {
+	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/networkpolicies/"+prefix)
+}
+
 // lose sends the call and throws the answer away.
 func lose(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(r)

@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ func (m metrics) gauges(c *Controller) []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "rayslice_leader", Help: "1 when this replica is the one that acts."}, c.leads),
 	}
-	for _, p := range c.caches.pulses {
+	for _, p := range slices.Concat(c.caches.pulses, c.caches.spare) {
 		labels := prometheus.Labels{"watch": p.name}
 		all = append(all,
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -334,7 +334,11 @@ func refusalText(text, otherwise string) rayslice.Reason {
 // quotaReason takes the first resource of "a=1,b=2" lists; Kubernetes lists only those that are exceeded.
 func quotaReason(quota, requested, used, limited string) rayslice.Reason {
 	resource, asked, _ := strings.Cut(first(requested), "=")
-	return rayslice.Reason{Code: ReasonNamespaceQuota, Args: map[string]any{
+	code := ReasonNamespaceQuota
+	if quota == guardName {
+		code = ReasonTeamQuotaFull
+	}
+	return rayslice.Reason{Code: code, Args: map[string]any{
 		"quota":     quota,
 		"resource":  resource,
 		"requested": asked,

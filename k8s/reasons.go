@@ -5,6 +5,7 @@ package k8s
 const (
 	// Why Kubernetes does not let the cluster or its pods come into being.
 	ReasonNamespaceQuota   = "namespace_quota"   // the namespace's ResourceQuota; Args: quota, resource, requested, used, limited
+	ReasonTeamQuotaFull    = "team_quota_full"   // the portal's own ResourceQuota; Args as above: pods that are going, or not of the portal, hold it
 	ReasonNamespaceRule    = "namespace_rule"    // another rule of the namespace: limits, pod security, admission policy; Detail
 	ReasonNamespaceMissing = "namespace_missing" // the team's namespace does not exist or is being deleted; Args: namespace
 	ReasonNotPermitted     = "not_permitted"     // the portal's, or KubeRay's, own rights do not allow it
@@ -47,6 +48,16 @@ const (
 	// Why a pool is closed. Args: node, and what is named here.
 	ReasonPoolUnit        = "pool_unit"         // its nodes count in MiB or in different units; Args: offered
 	ReasonPoolNotIsolated = "pool_not_isolated" // a node of an isolated pool enforces nothing
+
+	// Why other teams can reach a cluster. Args: namespaces, in the report about all of them, and what is named here.
+	ReasonUnguardedRights  = "unguarded_rights"  // the portal may not write NetworkPolicies
+	ReasonUnguardedTaken   = "unguarded_taken"   // somebody else's NetworkPolicy has the name; Args: policy
+	ReasonUnguardedRefused = "unguarded_refused" // a rule of the namespace, or the API server failed; Detail
+
+	// Why the portal's ResourceQuota does not stand in a team's namespace. Args: namespaces.
+	ReasonQuotaRights  = "quota_rights"  // the portal may not write ResourceQuotas; no namespaces when it may not see them either
+	ReasonQuotaTaken   = "quota_taken"   // somebody else's ResourceQuota has the name
+	ReasonQuotaRefused = "quota_refused" // a rule of the namespace, or the API server failed
 
 	// What is wrong with the cluster as a whole.
 	ReasonNoShareScheduler = "no_share_scheduler" // slice pods run without a card: no share scheduler placed them; Args: pods

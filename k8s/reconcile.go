@@ -39,6 +39,9 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 		}
 		step = rayslice.Plan(request, have, time.Now())
 	}
+	if have.Unguarded, err = c.guard(ctx, request, have); err != nil {
+		return 0, err
+	}
 	if err := c.save(ctx, request, have); err != nil {
 		return 0, err
 	}
@@ -145,6 +148,9 @@ func (c *Controller) apply(ctx context.Context, request rayslice.Request, step r
 	}
 	applied, err := c.send(ctx, request, manifest)
 	if err == nil {
+		if _, err := c.guardCluster(ctx, request, applied.UID); err != nil {
+			return 0, err
+		}
 		return c.move(ctx, request, step, string(applied.UID))
 	}
 	if reason := refusal(err, request.Namespace); !reason.IsZero() {
@@ -168,6 +174,9 @@ func (c *Controller) send(ctx context.Context, request rayslice.Request, manifes
 		if err := c.ensureNamespace(ctx, request.Namespace, map[string]string{LabelTeam: request.Team}); err != nil {
 			return nil, err
 		}
+	}
+	if _, err := c.guardNamespace(ctx, request); err != nil {
+		return nil, err
 	}
 	defer c.metrics.timeApply(time.Now())
 	force := false

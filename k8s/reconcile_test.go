@@ -257,6 +257,10 @@ func TestKilledAnywhere(t *testing.T) { // T06, K2–K8
 		"K2 before the work is picked up":         {before: "start"},
 		"K3 before the apply":                     {call: func(r *http.Request) bool { return aboutCluster(r, http.MethodPatch) }},
 		"K4 apply sent, reply lost":               {call: func(r *http.Request) bool { return aboutCluster(r, http.MethodPatch) }, sent: true},
+		"before the namespace is closed":          {call: func(r *http.Request) bool { return aboutPolicy(r, "rayslice") }},
+		"namespace closed, reply lost":            {call: func(r *http.Request) bool { return aboutPolicy(r, "rayslice") }, sent: true},
+		"applied, nobody let in":                  {call: func(r *http.Request) bool { return aboutPolicy(r, "rs-") }},
+		"applied and let in, reply lost":          {call: func(r *http.Request) bool { return aboutPolicy(r, "rs-") }, sent: true},
 		"K5 applied, UID not written":             {before: "move to provisioning"},
 		"K6 before the delete":                    {call: func(r *http.Request) bool { return aboutCluster(r, http.MethodDelete) }},
 		"K6 delete sent, reply lost":              {call: func(r *http.Request) bool { return aboutCluster(r, http.MethodDelete) }, sent: true},
@@ -296,6 +300,7 @@ func TestKilledAnywhere(t *testing.T) { // T06, K2–K8
 				if w.object(id) == nil {
 					t.Error("no object")
 				}
+				w.until("guarded", func() bool { return len(w.policies()) == 2 })
 				w.checkLedger(8)
 				w.stopRequest(id)
 			}

@@ -64,6 +64,13 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	if !last.kubeRay.IsZero() {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}
+	fleet.Guards = c.unguardedProblems()
+	if problems := c.quotaProblems.Load(); problems != nil {
+		fleet.Guards = append(fleet.Guards, *problems...)
+	}
+	if unmanaged := c.unmanaged.Load(); unmanaged != nil {
+		fleet.Unmanaged = *unmanaged
+	}
 	if orphans := c.orphans.Load(); orphans != nil {
 		fleet.Orphans = *orphans
 	}

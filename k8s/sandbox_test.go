@@ -115,6 +115,9 @@ func (w *world) start(change ...func(*k8s.Config)) (c *k8s.Controller, stop func
 				c.WakeAll()
 			case change.Kind == store.KindRequest:
 				c.Wake(change.ID)
+				c.WakeQuotas()
+			case change.Kind == store.KindTeam:
+				c.WakeQuotas()
 			}
 		})
 	})

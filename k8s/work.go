@@ -31,6 +31,7 @@ func (c *Controller) lead(ctx context.Context) {
 }
 
 func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {
+	waitToSee(ctx, c.caches.policies)
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
 	c.mu.Lock()
 	clear(c.saved) // another replica may have written since
@@ -41,6 +42,9 @@ func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {
 	}
 	parts.Go(func() { c.heads.run(ctx) })
 	parts.Go(func() { c.sweepRegularly(ctx) })
+	if c.cfg.NamespaceQuota {
+		parts.Go(func() { c.keepQuotas(ctx) })
+	}
 	<-ctx.Done()
 	c.queue.Store(nil)
 	q.ShutDown()
@@ -145,7 +149,11 @@ func (c *Controller) sweep(ctx context.Context) error {
 		orphans = append(orphans, o)
 	}
 	c.orphans.Store(&orphans)
+	if err := c.lookForUnmanaged(ctx); err != nil && ctx.Err() == nil {
+		c.log.WarnContext(ctx, "pods made without the portal not looked for, will try again", "error", err)
+	}
 	nudge(c.fleetDirty)
+	c.WakeQuotas()
 	return nil
 }
 
@@ -178,6 +186,7 @@ func (c *Controller) prune(live []string, known map[string]bool) {
 		needed[id] = true
 	}
 	c.heads.prune(needed)
+	c.forgetGuards()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.saved {

@@ -85,6 +85,38 @@ func quotas(ctx context.Context, db DB, all bool, teams []string) ([]rayslice.Qu
 	})
 }
 
+// NamespaceLimits returns what each team's namespace may hold, by namespace. Limits are as they are now, also where a grant
+// has ended and nobody has written the limit anew yet.
+func (s *Store) NamespaceLimits(ctx context.Context, actor rayslice.User) ([]rayslice.NamespaceLimit, error) {
+	if !actor.System {
+		return nil, errPortalOnly
+	}
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			t.name,
+			t.namespace,
+			greatest(q.used_gib, CASE WHEN q.limit_until <= now() THEN live.gib ELSE q.limit_gib END),
+			greatest(q.used_cards, CASE WHEN q.limit_until <= now() THEN live.cards ELSE q.limit_cards END)
+		FROM teams t
+		JOIN quotas q ON q.team = t.name
+		LEFT JOIN LATERAL (
+			SELECT
+				coalesce(sum(gib), 0)::bigint AS gib,
+				coalesce(sum(cards), 0)::bigint AS cards
+			FROM grants
+			WHERE q.limit_until <= now()
+				AND team = q.team
+				AND ended_at IS NULL
+				AND (until_at IS NULL OR until_at > now())
+		) live ON true
+		ORDER BY t.namespace`)
+	limits, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l rayslice.NamespaceLimit, err error) {
+		err = row.Scan(&l.Team, &l.Namespace, &l.Charge.GiB, &l.Charge.Cards)
+		return l, err
+	})
+	return limits, answer(err)
+}
+
 // QuotaDrift recomputes what is used from the ledger and returns the teams the actor may see for which the two differ.
 func (s *Store) QuotaDrift(ctx context.Context, actor rayslice.User) ([]Drift, error) {
 	rows, _ := s.db.Query(ctx, `

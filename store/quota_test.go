@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store"
 	"github.com/rayslice/rayslice/store/storetest"
@@ -218,4 +220,34 @@ func TestHeldIsThePendingPart(t *testing.T) {
 		t.Errorf("got %+v, %v; want it cancelled and released", r, err)
 	}
 	wantUsed(t, s, rayslice.Charge{GiB: 4})
+}
+
+func TestNamespaceLimits(t *testing.T) { // B079
+	s := storetest.New(t)
+	p := storetest.Fill(t, s, rayslice.Charge{GiB: 16, Cards: 1})
+	look := func(want rayslice.Charge, when string) {
+		t.Helper()
+		limits, err := s.NamespaceLimits(t.Context(), rayslice.System)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both := []rayslice.NamespaceLimit{
+			{Team: "speech", Namespace: "team-speech", Charge: rayslice.Charge{GiB: 16, Cards: 1}},
+			{Team: "vision", Namespace: "team-vision", Charge: want},
+		}
+		if diff := cmp.Diff(both, limits); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	look(rayslice.Charge{GiB: 16, Cards: 1}, "nothing runs")
+	r := mustCreate(t, s, p.Ada, storetest.Draft(2, 8))
+	if err := s.SetLimit(t.Context(), p.Root, "vision", rayslice.Charge{GiB: 4}, ""); err != nil {
+		t.Fatal(err)
+	}
+	look(rayslice.Charge{GiB: 16}, "lowered below what is held")
+	mustStop(t, s, p.Ada, r.ID)
+	look(rayslice.Charge{GiB: 4}, "given back")
+	storetest.Exec(t, `INSERT INTO grants (team, gib, cards, base, until_at, granted_by) VALUES ('vision', 8, 0, false, now() - interval '1 minute', 'Root')`)
+	storetest.Exec(t, `UPDATE quotas SET limit_gib = 12, limit_until = now() - interval '1 minute' WHERE team = 'vision'`)
+	look(rayslice.Charge{GiB: 4}, "a raise is over, and nobody has written it down")
 }

@@ -83,6 +83,10 @@ var rights = map[string]right{
 	"Move": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.Move(sc.ctx, a, sc.request.ID, rayslice.StatePending, rayslice.StateApproved, rayslice.Reason{}, ""))
 	}},
+	"NamespaceLimits": {portal, func(sc scene, a rayslice.User) (int, error) {
+		limits, err := sc.NamespaceLimits(sc.ctx, a)
+		return len(limits), err
+	}},
 	"Occupants": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Occupants(sc.ctx, a); return one(err) }},
 	"Personas":  {portal, func(sc scene, a rayslice.User) (int, error) { u, err := sc.Personas(sc.ctx, a); return len(u), err }},
 	"Posted":    {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.Posted(sc.ctx, a, sc.notice)) }},
@@ -212,7 +216,9 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"EndDeputy": {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.EndDeputy(sc.ctx, a, "vision", sc.Bob.ID)) }},
-	"LeadOnly":  {lead, func(sc scene, a rayslice.User) (int, error) { return one(sc.LeadOnly(sc.ctx, a, "vision", "GET /teams/vision/rules")) }},
+	"LeadOnly": {lead, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.LeadOnly(sc.ctx, a, "vision", "GET /teams/vision/rules"))
+	}},
 	"NameDeputy": {lead, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.NameDeputy(sc.ctx, a, "vision", sc.Bob.ID, time.Now().Add(time.Hour)))
 	}},

@@ -16,7 +16,9 @@ type AdminPage struct {
 	Late      []rayslice.Request
 	MoreLate  bool
 	Drifts    []QuotaDrift
-	AuditOpen bool // the portal's database role could change the audit log
+	Orphans   []rayslice.Orphan    // clusters with our label and no request
+	Unmanaged []rayslice.Unmanaged // what holds GPUs in teams' namespaces without the portal
+	AuditOpen bool                 // the portal's database role could change the audit log
 }
 
 // QuotaDrift is a team whose used quota is not the sum of its charges.

@@ -138,6 +138,7 @@ func requestSamples() []Sample {
 		requestSample("request-attention", rayslice.StateAttention, nil),
 		requestSample("request-invalid-spec", rayslice.StateAttention, invalidSpec),
 		requestSample("request-drift", rayslice.StateReady, drifted),
+		requestSample("request-unguarded", rayslice.StateReady, unguarded),
 		requestSample("request-confirm-stop", rayslice.StateReady, func(p *RequestPage) { p.ConfirmStop = true }),
 		requestSample("request-stopping", rayslice.StateStopping, nil),
 		requestSample("request-stopping-stuck", rayslice.StateStopping, stuck),
@@ -202,6 +203,10 @@ func drifted(p *RequestPage) {
 		{Field: "spec.workerGroupSpecs[0].maxReplicas", Approved: "2", Observed: "8"},
 	}
 	p.Cluster.Workers[1].Slice.GiB = 16
+}
+
+func unguarded(p *RequestPage) {
+	p.Cluster.Unguarded = rayslice.Reason{Code: "unguarded_rights"}
 }
 
 func stuck(p *RequestPage) {

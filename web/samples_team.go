@@ -190,7 +190,12 @@ func adminSamples() []Sample {
 			late := SampleRow(f.Now, rayslice.StatePending).Request
 			late.SentAt = f.Now.Add(-26 * time.Hour)
 			return AdminView(AdminPage{Frame: admin(f, "/admin"), Raises: sampleRaises(f.Now, nil)[:1], MoreRaise: true, Late: []rayslice.Request{late}, MoreLate: true,
-				Drifts: []QuotaDrift{{"vision", rayslice.Charge{GiB: 56, Cards: 1}, rayslice.Charge{GiB: 48, Cards: 1}}}, AuditOpen: true})
+				Drifts: []QuotaDrift{{"vision", rayslice.Charge{GiB: 56, Cards: 1}, rayslice.Charge{GiB: 48, Cards: 1}}}, AuditOpen: true,
+				Unmanaged: []rayslice.Unmanaged{
+					{Team: "vision", Namespace: "team-vision", Object: "RayCluster/tuning-job-raycluster-x7k2p", Pods: 2, Charge: rayslice.Charge{GiB: 16}, CreatedAt: f.Now.Add(-3 * time.Hour)},
+					{Team: "speech", Namespace: "team-speech", Object: "Pod/<img src=x onerror=alert(1)>", Pods: 1, Charge: rayslice.Charge{Cards: 1}, CreatedAt: f.Now.Add(-26 * time.Hour)},
+				},
+				Orphans: []rayslice.Orphan{{Namespace: "team-vision", Name: "rs-orphanorphan", RequestID: "orphanorphan", CreatedAt: f.Now.Add(-50 * time.Hour)}}})
 		}},
 		{"admin-quiet", func(f Frame) templ.Component { return AdminView(AdminPage{Frame: admin(f, "/admin")}) }},
 		{"admin-teams", func(f Frame) templ.Component {

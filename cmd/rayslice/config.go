@@ -24,8 +24,10 @@ type Config struct {
 	MigrateURL       string         `env:"RAYSLICE_MIGRATE_URL" help:"The same database as the role that owns its tables, which migrates; the role of the database URL then only reads and writes rows and cannot change the audit log. Empty: the database URL's role does both."`
 	AutoMigrate      bool           `env:"RAYSLICE_AUTO_MIGRATE" default:"true" negatable:"" help:"Bring the database to this version before serving."`
 	Kubeconfig       string         `env:"RAYSLICE_KUBECONFIG" type:"path" help:"File that says how to reach the Kubernetes API; empty: the service account of the pod the portal runs in."`
-	Namespace        string         `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace of the Lease by which replicas elect the one that reconciles."`
+	Namespace        string         `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace the portal runs in: of the Lease by which replicas elect the one that reconciles, and of the pods that may call the clusters' dashboards."`
+	KubeRayNamespace string         `env:"RAYSLICE_KUBERAY_NAMESPACE" name:"kuberay-namespace" default:"kuberay-system" help:"Namespace of the KubeRay operator. Its pods may call the clusters' dashboards, which RayJobs on a cluster need; empty: only the portal's and the team's may."`
 	CreateNamespaces bool           `env:"RAYSLICE_CREATE_NAMESPACES" default:"false" negatable:"" help:"Create a team's namespace when it is missing."`
+	NamespaceQuota   bool           `env:"RAYSLICE_NAMESPACE_QUOTA" default:"true" negatable:"" help:"Keep a ResourceQuota named rayslice in each team's namespace, at the team's limit, so that pods made without the portal stay within it."`
 	HeadAccess       string         `env:"RAYSLICE_HEAD_ACCESS" default:"auto" enum:"auto,direct,portforward" help:"How the portal reaches Ray heads: direct to the pod, portforward through the API server, or auto: direct inside the cluster, else portforward."`
 	QPS              float32        `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
 	Burst            int            `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`

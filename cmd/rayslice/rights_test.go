@@ -56,6 +56,9 @@ func TestGrantRights(t *testing.T) {
 	lease := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: name}
 	}
+	quota := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{Verb: verb, Resource: "resourcequotas", Namespace: namespace, Name: name}
+	}
 	tests := map[string]struct {
 		may  authorizationv1.ResourceAttributes
 		want bool
@@ -68,7 +71,16 @@ func TestGrantRights(t *testing.T) {
 		"watch events everywhere":              {resource("watch", "", "events", ""), true},
 		"watch nodes":                          {resource("watch", "", "nodes", ""), true},
 		"reach a head":                         {sub("create", "portforward"), true},
+		"watch network policies everywhere":    {resource("watch", "networking.k8s.io", "networkpolicies", ""), true},
+		"apply a network policy":               {resource("patch", "networking.k8s.io", "networkpolicies", "team-vision"), true},
+		"create a policy by applying":          {resource("create", "networking.k8s.io", "networkpolicies", "team-vision"), true},
 		"reach a head over WebSocket":          {sub("get", "portforward"), true},
+		"watch its quotas everywhere":          {quota("watch", "", "rayslice"), true},
+		"apply its quota":                      {quota("patch", "team-vision", "rayslice"), true},
+		"create its quota by applying":         {quota("create", "team-vision", "rayslice"), true},
+		"watch all quotas":                     {quota("watch", "", ""), false},
+		"change another's quota":               {quota("patch", "team-vision", "compute"), false},
+		"delete a quota":                       {quota("delete", "team-vision", "rayslice"), false},
 		"create a namespace by applying":       {resource("patch", "", "namespaces", ""), true},
 		"stand for leader":                     {lease("create", "rayslice", ""), true},
 		"lead":                                 {lease("update", "rayslice", "rayslice"), true},
@@ -76,6 +88,8 @@ func TestGrantRights(t *testing.T) {
 		"take a lease elsewhere":               {lease("update", "kube-system", "rayslice"), false},
 		"delete all RayClusters":               {resource("deletecollection", "ray.io", "rayclusters", "team-vision"), false},
 		"make a RayJob":                        {resource("create", "ray.io", "rayjobs", "team-vision"), false},
+		"delete a network policy":              {resource("delete", "networking.k8s.io", "networkpolicies", "team-vision"), false},
+		"make an ingress":                      {resource("create", "networking.k8s.io", "ingresses", "team-vision"), false},
 		"read a secret":                        {resource("get", "", "secrets", "team-vision"), false},
 		"list secrets":                         {resource("list", "", "secrets", ""), false},
 		"run something in a pod":               {sub("create", "exec"), false},
