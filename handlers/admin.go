@@ -114,10 +114,7 @@ func (s *Server) createTeam(c echo.Context) error {
 		return err
 	}
 	draft, err := web.ParseTeam(values)
-	if err == nil {
-		err = draft.Validate()
-	}
-	if err == nil {
+	if err = together(err, draft.Validate()); err == nil {
 		err = s.config.Store.CreateTeam(c.Request().Context(), user(c), draft)
 	}
 	if err == nil {
@@ -229,6 +226,7 @@ func (s *Server) decideRaise(c echo.Context) error {
 		return pageErr
 	}
 	visitOf(c).failure = err
+	_, problem = explain(together(err, decision.Validate(p.Raise, s.now())))
 	p.Form.Values, p.Form.Problem = values, problem
 	return page(c, status, web.AdminRaiseView(p))
 }

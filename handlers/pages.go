@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -86,6 +87,28 @@ func formValues(c echo.Context) (url.Values, error) {
 		return nil, rayslice.Invalid(rayslice.FieldError{Field: "body", Code: rayslice.CodeCharacters})
 	}
 	return r.PostForm, nil
+}
+
+// together joins what is wrong with a form: what could not be read, and what was read and is out of bounds. A field that is
+// bad for several reasons is named with the first. An error of another kind stands for itself.
+func together(errs ...error) error {
+	var bad []rayslice.FieldError
+	for _, err := range errs {
+		var problem *rayslice.Error
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &problem) || problem.Kind != rayslice.KindInvalid {
+			return err
+		}
+		known := bad
+		for _, f := range problem.Fields {
+			if !slices.ContainsFunc(known, func(k rayslice.FieldError) bool { return k.Field == f.Field }) {
+				bad = append(bad, f)
+			}
+		}
+	}
+	return rayslice.Invalid(bad...)
 }
 
 func mediaType(r *http.Request) string {

@@ -44,8 +44,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
 		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200, 403, 403},
-		"POST /teams/:name/rules":                  {signIn, 403, 404, 303, 303, 403, 403}, // an empty form: nothing starts at once
-		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 303, 403, 403},
+		"POST /teams/:name/rules":                  {signIn, 403, 404, 422, 422, 403, 403}, // an empty form
+		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 422, 403, 403}, // an empty form
 		"POST /teams/:name/grants/:grant/end":      {signIn, 403, 404, 403, 409, 403, 403}, // the base
 		"POST /teams/:name/raises":                 {signIn, 403, 404, 422, 422, 403, 403},
 		"POST /teams/:name/raises/:raise/withdraw": {signIn, 403, 404, 303, 409, 403, 403}, // withdrawn by then

@@ -83,7 +83,12 @@ func (s *Server) readTeamGrants(ctx context.Context, c echo.Context, actor raysl
 	}
 	live, err := s.config.Store.Grants(ctx, actor, p.Team.Name)
 	p.Grants, p.GrantPages = history.Grants, pages(c, "grants", after, history.Next)
-	p.Limit = web.Form{ID: "limit", Values: web.LimitValues(live)}
+	for _, g := range live {
+		if g.Base {
+			p.Base = g.Charge
+		}
+	}
+	p.Limit = web.Form{ID: "limit", Values: web.LimitValues(p.Base)}
 	return err
 }
 
@@ -162,9 +167,7 @@ func (s *Server) askRaise(c echo.Context) error {
 		return err
 	}
 	draft, err := web.ParseRaise(c.Param("name"), values)
-	if err == nil {
-		err = draft.Validate(s.now())
-	}
+	err = together(err, draft.Validate(s.now()))
 	if err == nil || !user(c).CanLead(draft.Team) { // the store says why not before anybody hears about fields
 		_, err = s.config.Store.AskRaise(c.Request().Context(), user(c), draft)
 	}
@@ -199,15 +202,23 @@ func (s *Server) teamsRaise(c echo.Context) (int64, error) {
 	return id, err
 }
 
-// setLimit replaces a team's base limit.
+// setLimit replaces a team's base limit. One that is lower than what is used, or nothing, is asked about first.
 func (s *Server) setLimit(c echo.Context) error {
 	values, err := formValues(c)
 	if err != nil {
 		return err
 	}
 	limit, note, err := web.ParseLimit(values)
-	if err == nil {
-		err = rayslice.ValidateLimit(limit, note)
+	err = together(err, rayslice.ValidateLimit(limit, note))
+	if err == nil && user(c).CanAdmin() && values.Get("confirm") != "limit" {
+		p, err := s.teamPage(c)
+		if err != nil {
+			return err
+		}
+		if p.LowersLimit(limit) {
+			p.Limit.Values, p.Lowered, p.Confirm = values, &limit, "limit"
+			return page(c, http.StatusUnprocessableEntity, web.TeamView(p))
+		}
 	}
 	if err == nil || !user(c).CanAdmin() {
 		err = s.config.Store.SetLimit(c.Request().Context(), user(c), c.Param("name"), limit, note)
@@ -268,7 +279,8 @@ func (s *Server) showRules(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Form.Values, p.Saved = web.RulesValues(rules.Under(p.Quota.Limit), s.config.Catalogue), c.QueryParam("saved") == "1"
+	p.Rules, p.Saved = rules.Under(p.Quota.Limit), c.QueryParam("saved") == "1"
+	p.Form.Values = web.RulesValues(p.Rules, s.config.Catalogue)
 	return page(c, http.StatusOK, web.RulesView(p))
 }
 
@@ -293,9 +305,7 @@ func (s *Server) setRules(c echo.Context) error {
 	}
 	team := c.Param("name")
 	rules, err := web.ParseRules(values, s.config.Catalogue)
-	if err == nil {
-		err = rules.Validate(s.config.Catalogue)
-	}
+	err = together(err, rules.Validate(s.config.Catalogue))
 	if err == nil || !user(c).CanLead(team) {
 		err = s.config.Store.SetRules(c.Request().Context(), user(c), team, rules)
 	}

@@ -1277,7 +1277,7 @@ func newTeamForm(p AdminTeamsPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numberInput(p.Locale, p.Form, "gib", p.Locale.T("label_limit_gib"), "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numberInput(p.Locale, p.Form, "gib", p.Locale.T("label_limit_gib"), p.Locale.T("hint_team_limit")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -30,7 +30,7 @@ func sampleTeam(f Frame) TeamPage {
 		},
 		Raises: sampleRaises(now, raise),
 		Raise:  Form{ID: "raise", Values: url.Values{}}, Deputy: Form{ID: "deputy", Values: url.Values{}},
-		Limit: Form{ID: "limit", Values: url.Values{"gib": {"80"}, "cards": {"2"}}},
+		Base: rayslice.Charge{GiB: 80, Cards: 2}, Limit: Form{ID: "limit", Values: url.Values{"gib": {"80"}, "cards": {"2"}}},
 	}
 }
 
@@ -96,6 +96,10 @@ func teamSamples() []Sample {
 		{"team-confirm-withdraw", as(sampleLead, func(p *TeamPage) { p.Confirm = "withdraw-31" })},
 		{"team-confirm-grant", as(sampleAdmin, func(p *TeamPage) { p.Confirm, p.Quota.Used.GiB = "grant-12", 90 })},
 		{"team-confirm-deputy", as(sampleLead, func(p *TeamPage) { p.Confirm = "deputy-5" })},
+		{"team-confirm-limit", as(sampleAdmin, func(p *TeamPage) {
+			p.Confirm, p.Lowered = "limit", &rayslice.Charge{GiB: 16}
+			p.Limit.Values = url.Values{"gib": {"16"}, "cards": {"0"}, "note": {"The A100 go to speech"}}
+		})},
 		{"team-rejected", as(sampleAdmin, func(p *TeamPage) {
 			bad := func(fields ...rayslice.FieldError) *rayslice.Error { return problemOf(rayslice.Invalid(fields...)) }
 			p.Raise = Form{ID: "raise", Values: url.Values{"gib": {"many"}, "until": {"2020-01-01"}}, Problem: bad(
@@ -119,7 +123,7 @@ func rulesSamples() []Sample {
 	}
 	return []Sample{
 		{"rules", rules(func(*RulesPage) {})},
-		{"rules-saved", rules(func(p *RulesPage) { p.Saved = true })},
+		{"rules-saved", rules(func(p *RulesPage) { p.Saved, p.Rules = true, sampleRules() })},
 		{"rules-rejected", rules(func(p *RulesPage) {
 			p.Form.Values.Set("auto.gib", "lots")
 			p.Form.Values.Set("image_prefixes", "https://registry")
