@@ -118,6 +118,7 @@ func (s *Server) newRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	p.EnvLost = c.QueryParam(envLost) != ""
 	return s.answerFirstForm(c, p)
 }
 

@@ -85,6 +85,7 @@ type NewRequestPage struct {
 	Edit           *RequestEdit     // the request that is changed; nil = it is a new one
 	Charge         rayslice.Charge  // what the form as it stands would cost; zero when it cannot be told
 	YAML           string           // what would be applied; "" = not asked for, or the form is wrong
+	EnvLost        bool             // the form came back after signing in, without the environment that was typed
 	IdempotencyKey string           // sent as idempotency_key, so that sending twice asks once
 }
 
