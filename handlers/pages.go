@@ -30,7 +30,7 @@ func page(c echo.Context, status int, component templ.Component) error {
 func (s *Server) frame(c echo.Context) web.Frame {
 	v := visitOf(c)
 	return web.Frame{
-		Locale: v.locale, User: v.identity.user, Path: pathOfPage(c.Request()), Now: s.now(),
+		Locale: v.locale, User: v.identity.user, Path: pathOfPage(c.Request()), Now: s.now(), Done: c.QueryParam("done"),
 		Demo: s.config.Demo, Version: s.config.Version, RequestID: v.id,
 	}
 }
@@ -60,7 +60,10 @@ func (s *Server) frameAndFleet(c echo.Context) (web.Frame, rayslice.Fleet, error
 	if frame.Waiting, err = s.config.Store.Waiting(ctx, user(c)); err != nil {
 		return frame, fleet, err
 	}
-	frame.Unread, err = s.config.Store.Unread(ctx, user(c))
+	if frame.Unread, err = s.config.Store.Unread(ctx, user(c)); err != nil || !user(c).CanAdmin() {
+		return frame, fleet, err
+	}
+	frame.Raises, err = s.config.Store.PendingRaises(ctx, user(c))
 	return frame, fleet, err
 }
 

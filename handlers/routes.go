@@ -89,12 +89,12 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/account/notifications/test", s.tryNotification, signedIn...)
 	get("/admin/people", s.showPeople, signedIn...)
 	get("/admin/people/:user", s.showPerson, signedIn...)
-	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), signedIn...)
-	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), signedIn...)
-	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), signedIn...)
-	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), signedIn...)
-	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), signedIn...)
-	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), signedIn...)
+	e.POST("/admin/people/:user/roles", s.changePerson("role_given", s.grantRole), signedIn...)
+	e.POST("/admin/people/:user/roles/revoke", s.changePerson("role_taken", s.revokeRole), signedIn...)
+	e.POST("/admin/people/:user/disable", s.changePerson("disabled", s.disablePerson), signedIn...)
+	e.POST("/admin/people/:user/enable", s.changePerson("enabled", s.enablePerson), signedIn...)
+	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson("token_revoked", s.revokePersonToken), signedIn...)
+	e.POST("/admin/people/:user/sessions/end", s.changePerson("sessions_ended", s.endSessions), signedIn...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

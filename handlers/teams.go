@@ -138,9 +138,9 @@ func idOf(c echo.Context, name, what string) (int64, error) {
 	return id, nil
 }
 
-// teamAddress is where a form of a team's page leads when it is done.
-func teamAddress(c echo.Context, anchor string) string {
-	return "/teams/" + url.PathEscape(c.Param("name")) + anchor
+// teamAddress is where a form of a team's page leads when it is done, which is one of web.DoneCodes.
+func teamAddress(c echo.Context, done string) string {
+	return "/teams/" + url.PathEscape(c.Param("name")) + "?done=" + done
 }
 
 // refuseTeamForm answers with the team's page and the form as it was typed. Errors that changing the form cannot mend are
@@ -174,7 +174,7 @@ func (s *Server) askRaise(c echo.Context) error {
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Raise })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-raises"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "raise_asked"))
 }
 
 // withdrawRaise takes back what a lead has asked for.
@@ -186,7 +186,7 @@ func (s *Server) withdrawRaise(c echo.Context) error {
 	if err := s.config.Store.WithdrawRaise(c.Request().Context(), user(c), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-raises"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "raise_withdrawn"))
 }
 
 // teamsRaise returns the raise in the path, when it is the team's in the path.
@@ -226,7 +226,7 @@ func (s *Server) setLimit(c echo.Context) error {
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Limit })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-quota"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "limit"))
 }
 
 // endGrant takes a raise back early.
@@ -238,7 +238,7 @@ func (s *Server) endGrant(c echo.Context) error {
 	if err := s.config.Store.EndGrant(c.Request().Context(), user(c), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-quota"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "grant_ended"))
 }
 
 // nameDeputy lets a member stand in for a lead.
@@ -254,7 +254,7 @@ func (s *Server) nameDeputy(c echo.Context) error {
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Deputy })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-members"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "deputy_named"))
 }
 
 // endDeputy ends a deputy's time now.
@@ -266,7 +266,7 @@ func (s *Server) endDeputy(c echo.Context) error {
 	if err := s.config.Store.EndDeputy(c.Request().Context(), user(c), c.Param("name"), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-members"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "deputy_ended"))
 }
 
 // showRules shows the form of a team's rules to those who may set them.
@@ -294,7 +294,11 @@ func (s *Server) rulesPage(c echo.Context) (web.RulesPage, error) {
 		return web.RulesPage{}, err
 	}
 	quota, err := s.config.Store.Quota(ctx, actor, team.Name)
-	return web.RulesPage{Frame: s.frame(c), Team: team, Quota: quota, Catalogue: s.config.Catalogue, Form: web.Form{ID: "rules"}}, err
+	if err != nil {
+		return web.RulesPage{}, err
+	}
+	frame, err := s.liveFrame(c)
+	return web.RulesPage{Frame: frame, Team: team, Quota: quota, Catalogue: s.config.Catalogue, Form: web.Form{ID: "rules"}}, err
 }
 
 // setRules replaces a team's rules.

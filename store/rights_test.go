@@ -233,6 +233,7 @@ var rights = map[string]right{
 	"GrantRole": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.GrantRole(sc.ctx, a, sc.Bob.ID, "speech", rayslice.RoleMember))
 	}},
+	"PendingRaises": {admin, func(sc scene, a rayslice.User) (int, error) { return sc.PendingRaises(sc.ctx, a) }},
 	"Person": {admin, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Person(sc.ctx, a, sc.Ada.ID)
 		return one(err)

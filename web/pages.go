@@ -30,6 +30,8 @@ type Frame struct {
 	DataAge     time.Duration     // age of what Kubernetes reported; a banner appears from StaleAfter on
 	DataUnknown bool              // nothing was read from Kubernetes yet
 	Unread      int               // notices that the user has not read, up to 100
+	Raises      int               // raises that wait for an admin; 0 for everybody else
+	Done        string            // ?done=: what was just done, one of DoneCodes; anything else says nothing
 	Problems    []rayslice.Reason // of the Kubernetes cluster as a whole, e.g. no operator
 	Waiting     int               // requests this user may decide; counted up to 100
 }

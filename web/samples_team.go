@@ -81,6 +81,7 @@ func teamSamples() []Sample {
 				p.Members = append(p.Members, TeamMember{User: rayslice.User{ID: int64(100 + i), Name: name, Email: fmt.Sprintf("p%d@example.org", i+1)}})
 			}
 		})},
+		{"team-done", as(sampleLead, func(p *TeamPage) { p.Done = "raise_asked" })},
 		{"team-lead", as(sampleLead, func(p *TeamPage) { p.RaisePages.Next = "/teams/vision?raises=22" })},
 		{"team-admin", as(sampleAdmin, func(p *TeamPage) {
 			p.GrantPages = Pages{First: "/teams/vision", Next: "/teams/vision?grants=1"}
