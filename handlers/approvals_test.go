@@ -291,6 +291,30 @@ func TestDecidingSeveral(t *testing.T) {
 	p.as(p.Root).post("/approvals", url.Values{"verdict": {"reject"}, "answer": {"no"}, "ids": {theirs.ID + "@1", own.ID + "@1"}}).want(http.StatusOK)
 }
 
+// TestSeveralThatDoNotFitTogether: each fits the two cards by itself, and not both.
+func TestSeveralThatDoNotFitTogether(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{ObservedAt: time.Now(), Nodes: []rayslice.Node{{Name: "n1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 1, CardGiB: 16}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, other := p.create(p.Ada, storetest.Draft(1, 8)), p.create(p.Ada, storetest.Draft(1, 8))
+	lea := p.as(p.Lea)
+	if n := lea.get("/approvals").page().Find("#batch-crowded").Length(); n != 0 {
+		t.Error("both fit, and the page warns")
+	}
+	third := p.create(p.Ada, storetest.Draft(1, 8))
+	if text := lea.get("/approvals").page().Find("#batch-crowded").Text(); !strings.Contains(text, "1 worker would wait") {
+		t.Errorf("the page says %q", text)
+	}
+	form := url.Values{"verdict": {"approve"}, "ids": {one.ID + "@1", other.ID + "@1", third.ID + "@1"}}
+	if text := lea.post("/approvals", form).want(http.StatusOK).page().Find("#outcomes-crowded").Text(); !strings.Contains(text, "1 worker waits") {
+		t.Errorf("the answer says %q", text)
+	}
+}
+
 // TestHiddenFieldsOfDecisions is T31 for the forms and bodies of this part.
 func TestHiddenFieldsOfDecisions(t *testing.T) {
 	t.Parallel()

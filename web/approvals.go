@@ -26,6 +26,8 @@ type ApprovalsPage struct {
 	Outcomes  []Outcome       // what became of several at once; nil = it was not asked for
 	Batch     BatchForm       // as it was typed
 	BatchBad  *rayslice.Error // why nothing was decided of several; nil = it was
+	Together  rayslice.FitResult // of all that can be decided on the page, at once
+	Crowded   rayslice.FitResult // of what was approved at once
 	News      ApprovalNews
 	First     string // address of the first page; "" = this is it
 	Next      string // address of the next page; "" = no more
@@ -234,6 +236,14 @@ func fitBadgeText(l *Localizer, r ApprovalRow) (tone, text string) {
 		return "ok", l.N("fits_now", r.Fit.OnCards)
 	}
 	return "warn", l.N("fits_not", r.Fit.Missing)
+}
+
+// crowdedText says that several requests find no room together; "" = they do, or nothing is known.
+func crowdedText(l *Localizer, key string, fit rayslice.FitResult) string {
+	if !fit.Known || fit.Fits {
+		return ""
+	}
+	return l.N(key, fit.Missing)
 }
 
 // recordText says what the owner had before, and how much of it they really held.
