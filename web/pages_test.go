@@ -320,7 +320,8 @@ func TestQuotaBarsStayInsideTheirFrame(t *testing.T) {
 		"used and held": {96, 48, 8, 0, "used 0.00+50.00, held 50.00+8.33"},
 		"asked fits":    {100, 50, 0, 50, "used 0.00+50.00, asked 50.00+50.00"},
 		"asked is over": {100, 50, 0, 80, "used 0.00+50.00, over 50.00+50.00"},
-		"over already":  {32, 40, 0, 0, "used 0.00+100.00"},
+		"over already":  {32, 40, 0, 0, "used 0.00+80.00, over 80.00+20.00"},
+		"held is over":  {32, 24, 16, 8, "used 0.00+60.00, held 60.00+20.00, over 80.00+20.00"},
 		"no limit":      {0, 0, 0, 4, "over 0.00+100.00"},
 	} {
 		t.Run(name, func(t *testing.T) {
