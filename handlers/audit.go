@@ -56,7 +56,7 @@ func (s *Server) showAudit(c echo.Context) error {
 // auditPage reads one page of the log as the address asks for it. A filter that cannot be read comes back as it was typed.
 func (s *Server) auditPage(c echo.Context) (web.AuditPage, int, error) {
 	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
-	p := web.AuditPage{Team: c.Param("name"), Path: c.Request().URL.Path, Filter: web.Form{ID: "filter", Values: query}}
+	p := web.AuditPage{Team: c.Param("name"), Path: c.Request().URL.Path, Filter: web.Form{ID: "filter", Values: query}, Catalogue: s.config.Catalogue}
 	if p.Team == "" {
 		quotas, err := s.config.Store.Quotas(ctx, actor)
 		if err != nil {

@@ -86,6 +86,9 @@ func (s *Server) signIn(c echo.Context) error {
 	if at < 0 {
 		return rayslice.Invalid(rayslice.FieldError{Field: "user", Code: rayslice.CodeRequired})
 	}
+	if err := s.config.Store.SignInPersona(ctx, rayslice.System, personas[at].ID); err != nil {
+		return err
+	}
 	if err := s.beginSession(c, personas[at], nil); err != nil {
 		return err
 	}

@@ -221,6 +221,22 @@ func TestTheEnvironmentStaysOutOfAddresses(t *testing.T) {
 	}
 }
 
+// TestPersonasAreSeen: an admin sees when somebody last signed in, in the demo too.
+func TestPersonasAreSeen(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	seen := func() int {
+		return p.as(p.Root).get("/admin/people/" + itoa(p.Bob.ID)).want(http.StatusOK).page().Find(".title time").Length()
+	}
+	if seen() != 0 {
+		t.Error("nobody has signed in")
+	}
+	p.nobody().post("/signin", url.Values{"user": {itoa(p.Bob.ID)}}).want(http.StatusSeeOther)
+	if seen() != 1 {
+		t.Error("the sign-in is not shown")
+	}
+}
+
 // TestLanguage follows the browser, then the visitor's own choice.
 func TestLanguage(t *testing.T) {
 	t.Parallel()

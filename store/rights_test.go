@@ -96,6 +96,7 @@ var rights = map[string]right{
 		_, err := sc.SignIn(sc.ctx, a, rayslice.Identity{Issuer: "https://id.example", Subject: "1", Name: "Zoe"})
 		return one(err)
 	}},
+	"SignInPersona": {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.SignInPersona(sc.ctx, a, sc.Ada.ID)) }},
 	"Spread": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Spread(sc.ctx, a, 1, rayslice.News{Code: rayslice.NewsWaiting, Team: "vision", RequestID: sc.request.ID})
 		return one(err)

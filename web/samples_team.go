@@ -150,6 +150,9 @@ func sampleLog(now time.Time) []rayslice.AuditEntry {
 			Reason: rayslice.Reason{Code: rayslice.ReasonRaiseGranted, Args: Args{"gib": 16, "cards": 0, "until": "2026-03-07 23:59", "answer": "Half of it."}}},
 		{ID: 1204, At: now.AddDate(0, 0, -1), Actor: "Eve\r\nRoot approved", Action: "create", RequestID: id, Team: "vision", To: rayslice.StatePending},
 		{ID: 1203, At: now.AddDate(0, 0, -2), Actor: sampleLead.Name, Action: "name_deputy", Subject: "نور الهدى", Team: "vision", Reason: rayslice.Reason{Code: "deputy_named", Args: Args{"until": "2026-03-06"}}},
+		{ID: 1201, At: now.AddDate(0, 0, -2), Actor: sampleLead.Name, Action: "set_rules", Team: "vision", Reason: rayslice.Reason{Code: "rules_set", Args: Args{"rules": sampleRules()}}},
+		{ID: 1200, At: now.AddDate(0, 0, -2), Actor: sampleAdmin.Name, Action: "set_limit", Team: "vision",
+			Reason: rayslice.Reason{Code: rayslice.ReasonLimitSet, Args: Args{"gib": 80, "cards": 2, "was_gib": 64, "was_cards": 0, "note": "Two A100 for the new cluster"}}},
 		{ID: 1202, At: now.AddDate(0, 0, -2), Actor: strings.Repeat("Very long name ", 12), Action: "something_new", Team: strings.Repeat("x", 40)},
 	}
 }
@@ -158,7 +161,7 @@ func auditSamples() []Sample {
 	log := func(f Frame) AuditPage {
 		f.User = sampleAdmin
 		return AuditPage{Frame: at(f, "/admin/audit"), Path: "/admin/audit", Filter: Form{ID: "filter", Values: url.Values{}}, Teams: []string{"speech", "vision"},
-			Entries: sampleLog(f.Now), Pages: Pages{First: "/admin/audit", Next: "/admin/audit?after=1202"}, CSV: "/admin/audit.csv"}
+			Entries: sampleLog(f.Now), Pages: Pages{First: "/admin/audit", Next: "/admin/audit?after=1202"}, CSV: "/admin/audit.csv", Catalogue: SampleCatalogue()}
 	}
 	return []Sample{
 		{"audit", func(f Frame) templ.Component { return AuditView(log(f)) }},
