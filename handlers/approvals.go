@@ -314,9 +314,9 @@ func (s *Server) refuseDecision(c echo.Context, form web.DecisionForm, cause err
 		return err
 	}
 	usual := web.NewDecisionForm(row.Request)
-	form.Revision = usual.Revision
-	if len(form.Groups) != len(usual.Groups) {
-		form.Groups = usual.Groups
+	if problem.Kind == rayslice.KindConflict { // what was typed was about something else; what was said stays
+		usual.Answer = form.Answer
+		form = usual
 	}
 	visitOf(c).failure, row.Form, row.Problem = cause, form, problem
 	row.Back = c.Request().PostForm.Get("back") != ""

@@ -405,7 +405,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 	if p.YAML, err = s.config.Render(p.Request); err != nil {
 		return err
 	}
-	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) {
+	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) && p.Request.Owner.ID != actor.ID {
 		row, err := s.oneApproval(c)
 		if err != nil {
 			return err

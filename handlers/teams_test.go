@@ -56,7 +56,7 @@ func TestARaiseThroughThePages(t *testing.T) {
 	if until := found.Raises[0].Until.Format(time.DateTime); until != day(9)+" 23:59:59" {
 		t.Errorf("until %s, want the end of the day in UTC", until)
 	}
-	link := admin.get("/admin").want(http.StatusOK).page().Find(`section[aria-labelledby=admin-raises] tbody th a`)
+	link := admin.get("/admin").want(http.StatusOK).page().Find(`section[aria-labelledby=admin-raises] tbody a.btn`)
 	address := link.AttrOr("href", "")
 	form := admin.get(address).want(http.StatusOK).page().Find(`form[action="` + address + `"]`)
 	if form.Find("input[name=gib]").AttrOr("value", "") != "16" || form.Find("input[name=until]").AttrOr("value", "") != day(9) {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -261,7 +260,7 @@ func recordText(l *Localizer, r rayslice.Record) string {
 func heldText(l *Localizer, r rayslice.Record) string {
 	var parts []string
 	args := func(held, granted float64) Args {
-		return Args{"Held": fmt.Sprintf("%.0f", held), "Granted": fmt.Sprintf("%.0f", granted)}
+		return Args{"Held": hoursText(held), "Granted": hoursText(granted)}
 	}
 	if r.Granted.GiB > 0 {
 		parts = append(parts, l.T("gib_hours", args(r.Held.GiB, r.Granted.GiB)))
@@ -270,6 +269,14 @@ func heldText(l *Localizer, r rayslice.Record) string {
 		parts = append(parts, l.T("card_hours", args(r.Held.Cards, r.Granted.Cards)))
 	}
 	return strings.Join(parts, " + ")
+}
+
+// hoursText rounds to whole numbers, and where these would hide all there is to one digit behind the point.
+func hoursText(n float64) string {
+	if n > 0 && n < 10 {
+		return strconv.FormatFloat(max(n, 0.1), 'f', 1, 64)
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64)
 }
 
 // decisionLabel is a short label: the fields of a decision stand side by side.

@@ -377,7 +377,7 @@ func ApprovalsLive(p ApprovalsPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if len(p.Rows) > 0 && p.First == "" {
+		if p.Waiting > 0 && len(p.Rows) > 0 && p.First == "" {
 			var templ_7745c5c3_Var18 string
 			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(" · ")
 			if templ_7745c5c3_Err != nil {

@@ -137,7 +137,7 @@ func (p TeamPage) lowering(base rayslice.Charge) Confirmation {
 		text += " " + p.Locale.T("limit_nothing")
 	}
 	if limit.GiB < used.GiB || limit.Cards < used.Cards {
-		text += " " + p.Locale.T("limit_in_use", Args{"Amount": limitAmount(p.Locale, used)}) + " " + p.Locale.T("limit_below_use")
+		text += " " + p.Locale.T("limit_in_use", Args{"Amount": limitAmount(p.Locale, used)})
 	}
 	return Confirmation{
 		ID: "limit", Back: p.path(), Action: p.path("limit"), Heading: p.Locale.T("limit_ask", Args{"Team": p.Team.Name}), Text: text,
