@@ -287,11 +287,14 @@ func fitText(p NewRequestPage, pool rayslice.Pool, gib int) string {
 		return p.Locale.N("fit_quota", n)
 	}
 	quota, _ := formQuota(p)
-	unit, left := unitGiB, quota.Left().GiB
+	unit, left, limit := unitGiB, quota.Left().GiB, quota.Limit.GiB
 	if gib == 0 {
-		unit, left = unitCards, quota.Left().Cards
+		unit, left, limit = unitCards, quota.Left().Cards, quota.Limit.Cards
 	}
-	if left == 0 {
+	switch {
+	case limit == 0:
+		return p.Locale.T("fit_limit_zero")
+	case left == 0:
 		return p.Locale.T("fit_nothing")
 	}
 	return p.Locale.T("fit_none", Args{"Left": amount(p.Locale, unit, left)})
