@@ -304,6 +304,16 @@ func TestPagesWithAStreamRefreshThemselves(t *testing.T) {
 	}
 }
 
+// TestFormsStandBelowTheTitle, and outside of what an event replaces, so that nothing typed is lost.
+func TestFormsStandBelowTheTitle(t *testing.T) {
+	for name, form := range map[string]string{"request-returned": "#reply", "request-pending-lead": "#decide", "request-answered-twice": "#problem"} {
+		page := sample(t, name)
+		if page.Find("#request-head h1").Length() != 1 || page.Find("#request-head ~ "+form).Length() != 1 || page.Find("#live "+form).Length() != 0 {
+			t.Errorf("%s: %s is not between the title and what is replaced", name, form)
+		}
+	}
+}
+
 func TestUnknownIsNotZero(t *testing.T) {
 	cell := sample(t, "clusters-unknown").Find(`td[data-label="Workers ready"]`)
 	if got := strings.Join(strings.Fields(cell.Text()), " "); got != "– / 2" {
