@@ -235,10 +235,17 @@ func (v *validation) webhook(s NotificationSettings) {
 	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.User != nil, u.Opaque != "", strings.ContainsAny(s.WebhookURL, " \\\t\r\n"):
 		v.bad("webhook_url", CodeWebhookURL, nil)
 	}
-	if s.WebhookForm == WebhookGeneric && len(s.WebhookSecret) < MinWebhookSecret {
+	switch {
+	case s.WebhookForm != WebhookGeneric:
+	case s.WebhookSecret == "":
+		v.bad("webhook_secret", CodeSecretNeeded, map[string]any{"min": MinWebhookSecret})
+	case len(s.WebhookSecret) < MinWebhookSecret:
 		v.bad("webhook_secret", CodeTooShort, map[string]any{"min": MinWebhookSecret})
 	}
 }
+
+// CodeSecretNeeded is the field code of a webhook that has no secret and needs one; Args: min.
+const CodeSecretNeeded = "secret_needed"
 
 // wholeNumbers turns whole numbers back into int, as they were before they were JSON.
 func wholeNumbers(args map[string]any) {

@@ -180,7 +180,7 @@ const CodeLater = "later_than_asked"
 // where there is one until; note, purpose or answer is what people said.
 const (
 	ReasonTeamCreated    = "team_created" // Args also: namespace
-	ReasonLimitSet       = "limit_set"
+	ReasonLimitSet       = "limit_set"    // Args also: was_gib and was_cards, the base before
 	ReasonRaiseAsked     = "raise_asked"
 	ReasonRaiseGranted   = "raise_granted"
 	ReasonRaiseDenied    = "raise_denied"

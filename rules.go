@@ -92,8 +92,16 @@ func (d RequestDraft) CheckPurpose(why Reason) error {
 	if why.Code == ReasonAutoApproved || d.Purpose != "" {
 		return nil
 	}
-	return Invalid(FieldError{Field: "purpose", Code: CodeRequired})
+	args := map[string]any{"why": why.Code}
+	for name, value := range why.Args {
+		args[name] = value
+	}
+	return Invalid(FieldError{Field: "purpose", Code: CodePurposeNeeded, Args: args})
 }
+
+// CodePurposeNeeded is the field code of a purpose that is missing where a lead has to decide; Args: why (the code of the
+// reason) and that reason's own.
+const CodePurposeNeeded = "purpose_needed"
 
 // Check refuses what no lead of the team may grant either: a lifetime, a size or an image outside the rules. It names
 // every bad field; nil when there is none.

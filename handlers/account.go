@@ -90,7 +90,7 @@ func (s *Server) revokeToken(c echo.Context) error {
 	if err := s.config.Store.RevokeToken(c.Request().Context(), user(c), user(c).ID, id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, "/account")
+	return c.Redirect(http.StatusSeeOther, "/account?done=token_revoked")
 }
 
 // numberParam returns a number in the path. What is none is not found, like one that does not exist.

@@ -68,9 +68,13 @@ func (s *Server) showAdminTeams(c echo.Context) error {
 func (s *Server) adminTeams(c echo.Context) (web.AdminTeamsPage, error) {
 	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
 	r := &filterReader{query: query}
-	p := web.AdminTeamsPage{Frame: s.frame(c), Search: r.search(), Form: web.Form{ID: "team", Values: url.Values{}}}
+	p := web.AdminTeamsPage{Search: r.search(), Form: web.Form{ID: "team", Values: url.Values{}}}
 	after := r.cursor()
-	if err := rayslice.Invalid(r.bad...); err != nil {
+	err := rayslice.Invalid(r.bad...)
+	if err != nil {
+		return p, err
+	}
+	if p.Frame, err = s.liveFrame(c); err != nil {
 		return p, err
 	}
 	teams, err := s.config.Store.Teams(ctx, actor)
@@ -115,10 +119,7 @@ func (s *Server) createTeam(c echo.Context) error {
 		return err
 	}
 	draft, err := web.ParseTeam(values)
-	if err == nil {
-		err = draft.Validate()
-	}
-	if err == nil {
+	if err = together(err, draft.Validate()); err == nil {
 		err = s.config.Store.CreateTeam(c.Request().Context(), user(c), draft)
 	}
 	if err == nil {
@@ -158,8 +159,12 @@ func (s *Server) showAdminRaises(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return err
+	}
 	return page(c, http.StatusOK, web.AdminRaisesView(web.AdminRaisesPage{
-		Frame: s.frame(c), State: string(filter.State), Team: filter.Team, Teams: teamsOf(quotas),
+		Frame: frame, State: string(filter.State), Team: filter.Team, Teams: teamsOf(quotas),
 		Raises: found.Raises, Pages: pages(c, "after", after, found.Next),
 	}))
 }
@@ -197,7 +202,11 @@ func (s *Server) adminRaise(c echo.Context) (web.AdminRaisePage, error) {
 	if err != nil {
 		return web.AdminRaisePage{}, err
 	}
-	p := web.AdminRaisePage{Frame: s.frame(c), Raise: raise, Quota: quota, Form: web.Form{ID: "decide", Values: web.RaiseDecisionValues(raise)}}
+	frame, err := s.liveFrame(c)
+	if err != nil {
+		return web.AdminRaisePage{}, err
+	}
+	p := web.AdminRaisePage{Frame: frame, Raise: raise, Quota: quota, Form: web.Form{ID: "decide", Values: web.RaiseDecisionValues(raise)}}
 	if err := actor.MayDecideRaise(raise); err != nil {
 		_, p.May = explain(err)
 	}
@@ -219,7 +228,11 @@ func (s *Server) decideRaise(c echo.Context) error {
 		_, err = s.config.Store.DecideRaise(c.Request().Context(), user(c), id, decision)
 	}
 	if err == nil {
-		return c.Redirect(http.StatusSeeOther, "/admin/raises?state=pending")
+		done := "raise_denied"
+		if decision.Grant {
+			done = "raise_granted"
+		}
+		return c.Redirect(http.StatusSeeOther, "/admin/raises?state=pending&done="+done)
 	}
 	status, problem := explain(err)
 	if problem.Kind != rayslice.KindInvalid {
@@ -230,6 +243,7 @@ func (s *Server) decideRaise(c echo.Context) error {
 		return pageErr
 	}
 	visitOf(c).failure = err
+	_, problem = explain(together(err, decision.Validate(p.Raise, s.now())))
 	p.Form.Values, p.Form.Problem = values, problem
 	return page(c, status, web.AdminRaiseView(p))
 }

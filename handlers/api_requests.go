@@ -53,7 +53,9 @@ type decisionJSON struct {
 	StartsAtOnce bool     `json:"starts_at_once"`
 	Code         string   `json:"code"`
 	Text         string   `json:"text"`
-	Deciders     []string `json:"deciders"` // names of those who would be asked; empty = nobody has to be
+	Deciders     []string `json:"deciders"`       // names of those who would be asked; empty = nobody has to be
+	NeedsPurpose bool     `json:"needs_purpose"`  // sending it is refused until it says what it is for
+	Note         string   `json:"note,omitempty"` // what is still missing, as a sentence
 }
 
 // reasonJSON says why the state is what it is, as a code for programs and a sentence in the caller's language.
@@ -217,20 +219,21 @@ func (s *Server) apiDryRun(c echo.Context, draft rayslice.RequestDraft) error {
 	})
 }
 
-// foreseen says what would follow from sending the draft, which is refused here if it would be then; nil when it does not
-// fit the quota, as nobody decides about that.
+// foreseen says what would follow from sending the draft, and whether it lacks the purpose that a lead decides by; nil when
+// it does not fit the quota, as nobody decides about that.
 func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota rayslice.Quota) (*decisionJSON, error) {
 	ctx, actor := c.Request().Context(), user(c)
 	why, err := s.config.Store.WouldDecide(ctx, actor, draft)
 	if err != nil || !quota.Allow(draft.Charge()) {
 		return nil, err
 	}
-	if err := draft.CheckPurpose(why); err != nil {
-		return nil, err
-	}
 	d := &decisionJSON{StartsAtOnce: why.Code == rayslice.ReasonAutoApproved, Code: why.Code, Text: visitOf(c).locale.Reason(why), Deciders: []string{}}
 	if d.StartsAtOnce {
 		return d, nil
+	}
+	if err := draft.CheckPurpose(why); err != nil {
+		_, problem := explain(err)
+		d.NeedsPurpose, d.Note = true, visitOf(c).locale.Field(problem.Fields[0])
 	}
 	d.Deciders, err = s.config.Store.Deciders(ctx, actor, draft.Team, actor.ID)
 	return d, err

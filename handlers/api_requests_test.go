@@ -228,6 +228,26 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// TestDryRunWithoutPurpose says that a lead would be asked, and what is missing for that; sending it says why as well.
+func TestDryRunWithoutPurpose(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	if err := p.store.SetRules(t.Context(), p.Lea, "vision", rayslice.Rules{Auto: rayslice.Charge{GiB: 8}, AutoHours: 24}); err != nil {
+		t.Fatal(err)
+	}
+	ada := p.token(p.adaToken)
+	body := strings.Replace(goodBody, `"team":`, `"purpose":"","team":`, 1)
+	var got dryRunJSON
+	ada.postJSON("/api/v1/requests?dry_run=true", body).want(http.StatusOK).decode(&got)
+	if d := got.Decision; d == nil || d.StartsAtOnce || d.Code != rayslice.ReasonNeedsLeadGiB || !d.NeedsPurpose || !strings.Contains(d.Note, "what it is for") || len(d.Deciders) == 0 {
+		t.Errorf("%+v", got.Decision)
+	}
+	errors := ada.postJSON("/api/v1/requests", body).want(http.StatusUnprocessableEntity).problem().Errors
+	if len(errors) != 1 || errors[0].Field != "purpose" || errors[0].Code != rayslice.CodePurposeNeeded || !strings.Contains(errors[0].Detail, "16 GiB") {
+		t.Errorf("%+v", errors)
+	}
+}
+
 // TestAPIOverQuota gives the numbers as members.
 func TestAPIOverQuota(t *testing.T) {
 	t.Parallel()

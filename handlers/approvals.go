@@ -103,6 +103,9 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 	if p.Rows, err = s.approvalRows(ctx, found.Approvals, fleet, filter.Decided); err != nil {
 		return p, err
 	}
+	if p.Together, err = s.fitTogether(ctx, undecided(p.Rows), fleet); err != nil {
+		return p, err
+	}
 	if actor.Admin {
 		teams, err := s.config.Store.Teams(ctx, actor)
 		if err != nil {
@@ -171,6 +174,31 @@ func (s *Server) approvalRows(ctx context.Context, approvals []store.Approval, f
 		}
 	}
 	return rows, nil
+}
+
+// undecided returns the drafts that the visitor can decide now.
+func undecided(rows []web.ApprovalRow) []rayslice.RequestDraft {
+	var drafts []rayslice.RequestDraft
+	for _, row := range rows {
+		if row.Undecided() {
+			drafts = append(drafts, row.Request.Draft)
+		}
+	}
+	return drafts
+}
+
+// fitTogether says whether several drafts find room at the same time: each may fit by itself, and not all of them. One
+// alone says nothing.
+func (s *Server) fitTogether(ctx context.Context, drafts []rayslice.RequestDraft, fleet rayslice.Fleet) (rayslice.FitResult, error) {
+	if len(drafts) < 2 {
+		return rayslice.FitResult{}, nil
+	}
+	cards, err := s.cards(ctx, fleet)
+	var all rayslice.RequestDraft
+	for _, d := range drafts {
+		all.Groups = append(all.Groups, d.Groups...)
+	}
+	return rayslice.Fit(all, cards), err
 }
 
 func approvalRow(a store.Approval, cards []rayslice.Card) web.ApprovalRow {
@@ -286,9 +314,9 @@ func (s *Server) refuseDecision(c echo.Context, form web.DecisionForm, cause err
 		return err
 	}
 	usual := web.NewDecisionForm(row.Request)
-	form.Revision = usual.Revision
-	if len(form.Groups) != len(usual.Groups) {
-		form.Groups = usual.Groups
+	if problem.Kind == rayslice.KindConflict { // what was typed was about something else; what was said stays
+		usual.Answer = form.Answer
+		form = usual
 	}
 	visitOf(c).failure, row.Form, row.Problem = cause, form, problem
 	row.Back = c.Request().PostForm.Get("back") != ""
@@ -305,18 +333,29 @@ func (s *Server) decideSeveral(c echo.Context) error {
 	d := rayslice.Decision{Verdict: rayslice.Verdict(values.Get("verdict")), Answer: strings.TrimSpace(form.Answer)}
 	chosen, err := readBatch(form, d)
 	if err != nil {
-		return s.answerBatch(c, form, nil, err)
+		return s.answerBatch(c, form, nil, rayslice.FitResult{}, err)
 	}
-	outcomes := make([]web.Outcome, 0, len(chosen))
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	if err != nil {
+		return err
+	}
+	outcomes, approved := make([]web.Outcome, 0, len(chosen)), []rayslice.RequestDraft{}
 	for _, one := range chosen {
 		d.Revision = one.revision
-		outcomes = append(outcomes, s.decideOne(c, one.id, d))
+		outcome, draft := s.decideOne(c, one.id, d)
+		if outcomes = append(outcomes, outcome); outcome.State == rayslice.StateApproved {
+			approved = append(approved, draft)
+		}
 	}
 	outcomes = slices.DeleteFunc(outcomes, func(o web.Outcome) bool { return o.ID == "" })
 	if len(outcomes) == 0 {
 		return rayslice.NotFound("request")
 	}
-	return s.answerBatch(c, form, outcomes, nil)
+	crowded, err := s.fitTogether(c.Request().Context(), approved, fleet)
+	if err != nil {
+		return err
+	}
+	return s.answerBatch(c, form, outcomes, crowded, nil)
 }
 
 // choice is one request of several, as it was when it was chosen.
@@ -357,11 +396,11 @@ func readBatch(form web.BatchForm, d rayslice.Decision) ([]choice, error) {
 const codeNothingChosen = "nothing_chosen"
 
 // decideOne decides one of several. A request that the visitor may not know of is left out.
-func (s *Server) decideOne(c echo.Context, id string, d rayslice.Decision) web.Outcome {
+func (s *Server) decideOne(c echo.Context, id string, d rayslice.Decision) (web.Outcome, rayslice.RequestDraft) {
 	ctx, actor := c.Request().Context(), decider(c)
 	request, err := s.config.Store.Request(ctx, actor, id)
 	if rayslice.KindOf(err) == rayslice.KindNotFound {
-		return web.Outcome{}
+		return web.Outcome{}, rayslice.RequestDraft{}
 	}
 	outcome := web.Outcome{ID: id, Name: request.Draft.Name}
 	if err == nil {
@@ -369,20 +408,20 @@ func (s *Server) decideOne(c echo.Context, id string, d rayslice.Decision) web.O
 	}
 	if err != nil {
 		_, outcome.Problem = explain(err)
-		return outcome
+		return outcome, request.Draft
 	}
 	outcome.State = request.State
-	return outcome
+	return outcome, request.Draft
 }
 
 // answerBatch shows the list with what became of the chosen requests. It is a conflict when none went through.
-func (s *Server) answerBatch(c echo.Context, form web.BatchForm, outcomes []web.Outcome, invalid error) error {
+func (s *Server) answerBatch(c echo.Context, form web.BatchForm, outcomes []web.Outcome, crowded rayslice.FitResult, invalid error) error {
 	p, err := s.approvalsPage(c, url.Values{})
 	if err != nil {
 		return err
 	}
 	status := http.StatusOK
-	p.Path, p.Outcomes = "/approvals", outcomes
+	p.Path, p.Outcomes, p.Crowded = "/approvals", outcomes, crowded
 	if invalid != nil {
 		status, p.BatchBad = explain(invalid)
 		p.Batch = form

@@ -133,7 +133,7 @@ func TestApprovalStory(t *testing.T) {
 	ada.post(target+"/edit", form).want(http.StatusSeeOther)
 
 	late := lea.post("/approvals/"+id, verdict(rayslice.VerdictApprove, "answer", "a long answer", "groups[0].workers", "1")).want(http.StatusConflict).page()
-	if late.Find("input[name=revision][value='2']").Length() != 1 || late.Find("textarea[name=answer]").Text() != "a long answer" || late.Find("input[name='groups[0].workers'][value='1']").Length() != 1 {
+	if late.Find("input[name=revision][value='2']").Length() != 1 || late.Find("textarea[name=answer]").Text() != "a long answer" || late.Find("input[name='groups[0].workers'][value='2']").Length() != 1 || late.Find("input[name=hours][value='6']").Length() != 1 {
 		t.Errorf("a decision about what has changed lost what was typed, or does not show what is true now")
 	}
 	if got := late.Find(".talk").Text(); !strings.Contains(got, "Yes, for two seeds") {
@@ -291,6 +291,43 @@ func TestDecidingSeveral(t *testing.T) {
 	p.as(p.Root).post("/approvals", url.Values{"verdict": {"reject"}, "answer": {"no"}, "ids": {theirs.ID + "@1", own.ID + "@1"}}).want(http.StatusOK)
 }
 
+// TestNobodySeesACardForTheirOwn: a lead's own request shows no decision that would be refused.
+func TestNobodySeesACardForTheirOwn(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	own, hers := p.create(p.Lea, storetest.Draft(1, 8)), p.create(p.Ada, storetest.Draft(1, 8))
+	for id, want := range map[string]int{own.ID: 0, hers.ID: 1} {
+		if n := p.as(p.Lea).get("/clusters/" + id).want(http.StatusOK).page().Find("#decide").Length(); n != want {
+			t.Errorf("%d cards, want %d", n, want)
+		}
+	}
+}
+
+// TestSeveralThatDoNotFitTogether: each fits the two cards by itself, and not both.
+func TestSeveralThatDoNotFitTogether(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	p.needLead(0)
+	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{ObservedAt: time.Now(), Nodes: []rayslice.Node{{Name: "n1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 1, CardGiB: 16}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, other := p.create(p.Ada, storetest.Draft(1, 8)), p.create(p.Ada, storetest.Draft(1, 8))
+	lea := p.as(p.Lea)
+	if n := lea.get("/approvals").page().Find("#batch-crowded").Length(); n != 0 {
+		t.Error("both fit, and the page warns")
+	}
+	third := p.create(p.Ada, storetest.Draft(1, 8))
+	if text := lea.get("/approvals").page().Find("#batch-crowded").Text(); !strings.Contains(text, "1 worker would wait") {
+		t.Errorf("the page says %q", text)
+	}
+	form := url.Values{"verdict": {"approve"}, "ids": {one.ID + "@1", other.ID + "@1", third.ID + "@1"}}
+	if text := lea.post("/approvals", form).want(http.StatusOK).page().Find("#outcomes-crowded").Text(); !strings.Contains(text, "1 worker waits") {
+		t.Errorf("the answer says %q", text)
+	}
+}
+
 // TestHiddenFieldsOfDecisions is T31 for the forms and bodies of this part.
 func TestHiddenFieldsOfDecisions(t *testing.T) {
 	t.Parallel()
@@ -357,10 +394,8 @@ func TestDecidingByProgram(t *testing.T) {
 	if !dry.Decision.StartsAtOnce || len(dry.Decision.Deciders) != 0 {
 		t.Errorf("a dry run of less says %+v", dry.Decision)
 	}
-	for _, path := range []string{"/api/v1/requests?dry_run=true", "/api/v1/requests"} {
-		if got := ada.postJSON(path, goodBody).want(http.StatusUnprocessableEntity).problem(); len(got.Errors) != 1 || got.Errors[0].Field != "purpose" {
-			t.Errorf("%s without a purpose: %+v", path, got)
-		}
+	if got := ada.postJSON("/api/v1/requests", goodBody).want(http.StatusUnprocessableEntity).problem(); len(got.Errors) != 1 || got.Errors[0].Field != "purpose" {
+		t.Errorf("without a purpose: %+v", got)
 	}
 	var r struct {
 		ID, State string
@@ -424,11 +459,11 @@ func TestChangingTooLate(t *testing.T) {
 	if got := page.Find("textarea[name=purpose]").Text(); got != "a long text about the paper" {
 		t.Errorf("the form came back with %q", got)
 	}
-	if got := page.Find("#problem").Text(); !strings.Contains(got, "Rejected, by Lea") {
+	if got := page.Find("#problem").Text(); !strings.Contains(got, "Denied, by Lea") {
 		t.Errorf("the reason is %q", got)
 	}
 	shown := p.as(p.Ada).get("/clusters/" + r.ID).want(http.StatusOK).page()
-	if got := shown.Find("#going-on").Text(); !strings.Contains(got, "Rejected by Lea: “no room”") || shown.Find("#again").Length() != 1 {
+	if got := shown.Find("#going-on").Text(); !strings.Contains(got, "Denied by Lea: “no room”") || shown.Find("#again").Length() != 1 {
 		t.Errorf("the owner reads %q", got)
 	}
 	p.as(p.Ada).get("/clusters/" + r.ID + "/edit").want(http.StatusConflict)

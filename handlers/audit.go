@@ -48,7 +48,7 @@ func (s *Server) auditPage(c echo.Context) (web.AuditPage, int, error) {
 		return web.AuditPage{}, 0, err
 	}
 	defer done()
-	p := web.AuditPage{Team: c.Param("name"), Path: c.Request().URL.Path, Filter: web.Form{ID: "filter", Values: query}}
+	p := web.AuditPage{Team: c.Param("name"), Path: c.Request().URL.Path, Filter: web.Form{ID: "filter", Values: query}, Catalogue: s.config.Catalogue}
 	if p.Team == "" {
 		quotas, err := s.config.Store.Quotas(ctx, actor)
 		if err != nil {

@@ -263,3 +263,26 @@ func TestStalledExport(t *testing.T) {
 		})
 	}
 }
+
+// TestTheAuditLogSaysWhatWasSet: rules in the words of their team's page, and the base limit with the one before.
+func TestTheAuditLogSaysWhatWasSet(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	if err := p.store.SetRules(t.Context(), p.Lea, "vision", rayslice.Rules{Auto: rayslice.Charge{GiB: 8}, AutoHours: 12, EscalateMinutes: 60}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.store.SetLimit(t.Context(), p.Root, "vision", rayslice.Charge{GiB: 30, Cards: 1}, "spring"); err != nil {
+		t.Fatal(err)
+	}
+	text := p.as(p.Lea).get("/teams/vision/audit").want(http.StatusOK).page().Find("tbody").Text()
+	for _, want := range []string{"up to 8 GiB and up to 12 h starts at once", "30 GiB and 1 whole cards, before 24 GiB and 2 whole cards: “spring”"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log does not say %q: %s", want, text)
+		}
+	}
+	turned := p.as(p.Lea).get("/teams/vision/audit?from=2026-03-09&to=2026-03-08").want(http.StatusUnprocessableEntity).page()
+	if turned.Find("input[name=to][aria-invalid=true]").Length() != 1 {
+		t.Error("a last day before the first is not refused")
+	}
+	p.as(p.Lea).get("/teams/vision/audit?from=2026-03-09&to=2026-03-09").want(http.StatusOK)
+}

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"crypto/rand"
 	"net/http"
 	"net/url"
@@ -148,8 +149,29 @@ func (s *Server) resend(c echo.Context, request rayslice.Request, form web.Reque
 	if err != nil {
 		return err
 	}
-	_, err = s.config.Store.ResendRequest(ctx, user(c), request.ID, seen, draft, reply)
-	return err
+	return s.sendAgain(ctx, user(c), request.ID, seen, draft, reply)
+}
+
+// sendAgain sends a request again and makes sure that the answer went with it: the store takes the same draft twice for one
+// and keeps what was said first.
+func (s *Server) sendAgain(ctx context.Context, actor rayslice.User, id string, seen int, draft rayslice.RequestDraft, reply string) error {
+	if _, err := s.config.Store.ResendRequest(ctx, actor, id, seen, draft, reply); err != nil || reply == "" {
+		return err
+	}
+	audit, err := s.config.Store.Audit(ctx, actor, id)
+	if err != nil {
+		return err
+	}
+	said := ""
+	for _, e := range audit {
+		if e.Action == "resend" {
+			said, _ = e.Reason.Args["answer"].(string)
+		}
+	}
+	if said != reply {
+		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}
+	}
+	return nil
 }
 
 // replyToLead answers a lead's question and sends the request again as it is.
@@ -162,16 +184,16 @@ func (s *Server) replyToLead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if !request.State.Open() {
-		return decidedAlready(request)
-	}
 	reply := replyOf(values)
 	seen, _ := strconv.Atoi(values.Get("revision"))
 	if err = rayslice.CheckReply(reply); err == nil && reply == "" {
 		err = rayslice.Invalid(rayslice.FieldError{Field: "reply", Code: rayslice.CodeRequired})
 	}
+	if !request.State.Open() {
+		err = decidedAlready(request)
+	}
 	if err == nil {
-		_, err = s.config.Store.ResendRequest(c.Request().Context(), user(c), request.ID, seen, request.Draft, reply)
+		err = s.sendAgain(c.Request().Context(), user(c), request.ID, seen, request.Draft, reply)
 	}
 	if err == nil {
 		return c.Redirect(http.StatusSeeOther, "/clusters/"+request.ID)

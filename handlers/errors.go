@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -99,6 +101,8 @@ func (s *Server) answerError(err error, c echo.Context) {
 		failed = answerProblem(c, status, problem)
 	case status == http.StatusUnauthorized:
 		failed = askToSignIn(c)
+	case status == http.StatusMethodNotAllowed && safeMethod(c.Request().Method):
+		failed = c.Redirect(http.StatusSeeOther, s.pageAbove(c.Request().URL.EscapedPath()))
 	default:
 		if status == http.StatusNotFound && v.identity.user.ID == 0 {
 			v.identity, _ = s.identityOf(c.Request()) // an address without a route has asked nobody yet; without an answer the page is nobody's
@@ -131,6 +135,21 @@ func askToSignIn(c echo.Context) error {
 	}
 	return c.Redirect(http.StatusSeeOther, target)
 }
+
+// pageAbove returns the closest page above an address that only takes forms, for who loads the answer to a form again:
+// /clusters/ID for /clusters/ID/reply.
+func (s *Server) pageAbove(address string) string {
+	for above := path.Dir(address); above != "/"; above = path.Dir(above) {
+		for _, route := range s.echo.Routes() {
+			if matched, _ := path.Match(routeParam.ReplaceAllString(route.Path, "*"), above); matched && route.Method == http.MethodGet {
+				return above
+			}
+		}
+	}
+	return "/"
+}
+
+var routeParam = regexp.MustCompile(`:[a-z]+`)
 
 // problemType is what the type of a problem begins with; the code follows.
 const problemType = "urn:rayslice:problem:"

@@ -130,8 +130,8 @@ func (s *Server) saveNotificationSettings(c echo.Context) error {
 	form := web.ParseNotificationForm(values)
 	settings := form.Settings(actor, before)
 	err = settings.Validate()
-	if err == nil && settings.WebhookURL != "" && s.config.CheckWebhook != nil {
-		err = s.config.CheckWebhook(settings.WebhookURL)
+	if settings.WebhookURL != "" && s.config.CheckWebhook != nil {
+		err = together(err, s.config.CheckWebhook(settings.WebhookURL))
 	}
 	if err == nil {
 		err = s.config.Store.SetNotificationSettings(ctx, actor, settings)

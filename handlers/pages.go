@@ -3,10 +3,12 @@ package handlers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -30,7 +32,7 @@ func page(c echo.Context, status int, component templ.Component) error {
 func (s *Server) frame(c echo.Context) web.Frame {
 	v := visitOf(c)
 	return web.Frame{
-		Locale: v.locale, User: v.identity.user, Path: pathOfPage(c.Request()), Now: s.now(),
+		Locale: v.locale, User: v.identity.user, Path: pathOfPage(c.Request()), Now: s.now(), Done: c.QueryParam("done"),
 		Demo: s.config.Demo, Version: s.config.Version, RequestID: v.id,
 	}
 }
@@ -60,7 +62,10 @@ func (s *Server) frameAndFleet(c echo.Context) (web.Frame, rayslice.Fleet, error
 	if frame.Waiting, err = s.config.Store.Waiting(ctx, user(c)); err != nil {
 		return frame, fleet, err
 	}
-	frame.Unread, err = s.config.Store.Unread(ctx, user(c))
+	if frame.Unread, err = s.config.Store.Unread(ctx, user(c)); err != nil || !user(c).CanAdmin() {
+		return frame, fleet, err
+	}
+	frame.Raises, err = s.config.Store.PendingRaises(ctx, user(c))
 	return frame, fleet, err
 }
 
@@ -83,6 +88,28 @@ func formValues(c echo.Context) (url.Values, error) {
 		return nil, rayslice.Invalid(rayslice.FieldError{Field: "body", Code: rayslice.CodeCharacters})
 	}
 	return r.PostForm, nil
+}
+
+// together joins what is wrong with a form: what could not be read, and what was read and is out of bounds. A field that is
+// bad for several reasons is named with the first. An error of another kind stands for itself.
+func together(errs ...error) error {
+	var bad []rayslice.FieldError
+	for _, err := range errs {
+		var problem *rayslice.Error
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &problem) || problem.Kind != rayslice.KindInvalid {
+			return err
+		}
+		known := bad
+		for _, f := range problem.Fields {
+			if !slices.ContainsFunc(known, func(k rayslice.FieldError) bool { return k.Field == f.Field }) {
+				bad = append(bad, f)
+			}
+		}
+	}
+	return rayslice.Invalid(bad...)
 }
 
 func mediaType(r *http.Request) string {

@@ -103,8 +103,9 @@ func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
 	return p, err
 }
 
-// changePerson answers a form about one person: with their page as it is then, or with what did not work.
-func (s *Server) changePerson(change func(c echo.Context, id int64, form url.Values) error) echo.HandlerFunc {
+// changePerson answers a form about one person: with their page as it is then and what was done (one of web.DoneCodes), or
+// with what did not work.
+func (s *Server) changePerson(done string, change func(c echo.Context, id int64, form url.Values) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := numberParam(c, "user", "user")
 		if err != nil {
@@ -115,7 +116,7 @@ func (s *Server) changePerson(change func(c echo.Context, id int64, form url.Val
 			err = change(c, id, form)
 		}
 		if err == nil {
-			return c.Redirect(http.StatusSeeOther, web.PersonPath(id))
+			return c.Redirect(http.StatusSeeOther, web.PersonPath(id)+"?done="+done)
 		}
 		status, problem := explain(err)
 		if problem.Kind != rayslice.KindInvalid && problem.Kind != rayslice.KindConflict {
@@ -131,7 +132,27 @@ func (s *Server) changePerson(change func(c echo.Context, id int64, form url.Val
 }
 
 func (s *Server) grantRole(c echo.Context, id int64, form url.Values) error {
-	return s.config.Store.GrantRole(c.Request().Context(), user(c), id, form.Get("team"), rayslice.Role(form.Get("role")))
+	ctx, actor := c.Request().Context(), user(c)
+	team, role := form.Get("team"), rayslice.Role(form.Get("role"))
+	person, err := s.config.Store.Person(ctx, actor, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case role == rayslice.RoleAdmin && team != "":
+		return rayslice.Invalid(rayslice.FieldError{Field: "team", Code: "admin_no_team"})
+	case role != rayslice.RoleAdmin && team == "":
+		return rayslice.Invalid(rayslice.FieldError{Field: "team", Code: "role_team"})
+	case slices.ContainsFunc(person.Grants, func(g rayslice.RoleGrant) bool { return g.Role == role && g.Team == team && lasting(g) }):
+		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "role_held", Args: map[string]any{"name": person.User.Name}}
+	}
+	return s.config.Store.GrantRole(ctx, actor, id, team, role)
+}
+
+// lasting reports whether a role stays until somebody takes it: one of the provider's goes with its group, and a deputy's
+// with its time, so that an admin may want to give the same for good.
+func lasting(g rayslice.RoleGrant) bool {
+	return g.Source != rayslice.SourceOIDC && g.Source != rayslice.SourceDeputy
 }
 
 func (s *Server) revokeRole(c echo.Context, id int64, form url.Values) error {

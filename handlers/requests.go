@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -117,17 +118,35 @@ func (s *Server) newRequest(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	p.EnvLost = c.QueryParam(envLost) != ""
 	return s.answerFirstForm(c, p)
 }
 
 // answerFirstForm shows a form that nobody has sent yet, with what would follow as far as that can be told.
 func (s *Server) answerFirstForm(c echo.Context, p web.NewRequestPage) error {
-	if draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet); err == nil {
-		if err := s.foresee(c, &p, draft); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
-			return err
-		}
+	if _, err := s.look(c, &p); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
+		return err
 	}
 	return page(c, http.StatusOK, web.NewRequestView(p))
+}
+
+// look fills in what would follow from the form as it stands, as far as that can be told, and returns its draft and what is
+// wrong with it.
+func (s *Server) look(c echo.Context, p *web.NewRequestPage) (rayslice.RequestDraft, error) {
+	draft, wrong := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet)
+	if wrong != nil && !foreseeable(wrong) {
+		return draft, wrong
+	}
+	return draft, together(wrong, s.foresee(c, p, draft))
+}
+
+// foreseeable reports whether what is wrong with a form leaves its size, its time and its team known: then quota and
+// decision can be told before the rest is right, e.g. before it has a name.
+func foreseeable(wrong error) bool {
+	_, problem := explain(wrong)
+	return problem.Kind == rayslice.KindInvalid && !slices.ContainsFunc(problem.Fields, func(f rayslice.FieldError) bool {
+		return f.Field == "team" || f.Field == "hours" || strings.HasPrefix(f.Field, "groups")
+	})
 }
 
 // foresee fills in what the draft would cost and what would follow from sending it. An invalid field is one that the
@@ -185,10 +204,7 @@ func (s *Server) previewRequest(c echo.Context) error {
 }
 
 func (s *Server) answerPreview(c echo.Context, p web.NewRequestPage) error {
-	draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet)
-	if err == nil {
-		err = s.foresee(c, &p, draft)
-	}
+	draft, err := s.look(c, &p)
 	if err == nil {
 		p.YAML, err = s.preview(c.Request().Context(), user(c), draft)
 	}
@@ -199,9 +215,17 @@ func (s *Server) answerPreview(c echo.Context, p web.NewRequestPage) error {
 		}
 	}
 	if c.Request().Header.Get("HX-Request") == "true" {
+		if p.Problem != nil && unfinished(p.Problem) {
+			status = http.StatusOK // somebody is still writing, and has sent nothing
+		}
 		return page(c, status, web.RequestPreview(p))
 	}
 	return page(c, status, web.NewRequestView(p))
+}
+
+// unfinished reports whether nothing is wrong with a form but that something is still to be filled in.
+func unfinished(problem *rayslice.Error) bool {
+	return !slices.ContainsFunc(problem.Fields, func(f rayslice.FieldError) bool { return f.Code != rayslice.CodeRequired })
 }
 
 // createRequest asks for the cluster. A refused form comes back filled in, with the reason.
@@ -245,10 +269,8 @@ func (s *Server) answerRefused(c echo.Context, cause error, draw func() (web.New
 		return err
 	}
 	visitOf(c).failure, p.Problem = cause, problem
-	if draft, err := s.draftOf(c.Request().Context(), user(c), p.Form, p.Fleet); err == nil {
-		if err := s.foresee(c, &p, draft); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
-			return err
-		}
+	if _, err := s.look(c, &p); err != nil && rayslice.KindOf(err) != rayslice.KindInvalid {
+		return err
 	}
 	return page(c, status, web.NewRequestView(p))
 }
@@ -310,11 +332,8 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 
 // draftOf turns a form into a draft that may be sent to the store.
 func (s *Server) draftOf(ctx context.Context, actor rayslice.User, form web.RequestForm, fleet rayslice.Fleet) (rayslice.RequestDraft, error) {
-	draft, err := form.Draft()
-	if err != nil {
-		return draft, err
-	}
-	return draft, s.check(ctx, actor, &draft, fleet)
+	draft, unread := form.Draft()
+	return draft, together(unread, s.check(ctx, actor, &draft, fleet))
 }
 
 // check completes a draft and names what is wrong with it. Another team is answered like one that does not exist.
@@ -386,7 +405,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 	if p.YAML, err = s.config.Render(p.Request); err != nil {
 		return err
 	}
-	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) {
+	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) && p.Request.Owner.ID != actor.ID {
 		row, err := s.oneApproval(c)
 		if err != nil {
 			return err

@@ -218,6 +218,30 @@ func TestHiddenFields(t *testing.T) {
 	}
 }
 
+// TestWhatFollowsNeedsNoName: quota and decision are told before the form has a name, and looking is no failure.
+func TestWhatFollowsNeedsNoName(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	ada := p.as(p.Ada).with("HX-Request", "true")
+	form := goodForm()
+	form.Set("name", "")
+	page := ada.post("/clusters/preview", form).want(http.StatusOK).page()
+	if next := page.Find("#next").Text(); !strings.Contains(next, "approved at once") || page.Find("a[href='#f-name']").Length() != 1 {
+		t.Errorf("what follows: %s", next)
+	}
+	if fresh := p.as(p.Ada).get("/clusters/new").page().Find("#next").Text(); !strings.Contains(fresh, "approved at once") {
+		t.Errorf("a fresh form: %s", fresh)
+	}
+	form.Set("groups[0].workers", "100")
+	if next := ada.post("/clusters/preview", form).want(http.StatusOK).page().Find("#next").Text(); !strings.Contains(next, "over the team's quota") {
+		t.Errorf("over quota: %s", next)
+	}
+	form.Set("hours", "x")
+	if next := ada.post("/clusters/preview", form).want(http.StatusUnprocessableEntity).page().Find("#next").Text(); !strings.Contains(next, "As soon as") {
+		t.Errorf("without hours: %s", next)
+	}
+}
+
 // TestPreviewForScripts is htmx's side of the preview: a fragment, and one that names the fields when the form is wrong.
 func TestPreviewForScripts(t *testing.T) {
 	t.Parallel()

@@ -90,12 +90,12 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/account/notifications/test", s.tryNotification, own...)
 	get("/admin/people", s.showPeople, admin...)
 	get("/admin/people/:user", s.showPerson, admin...)
-	e.POST("/admin/people/:user/roles", s.changePerson(s.grantRole), admin...)
-	e.POST("/admin/people/:user/roles/revoke", s.changePerson(s.revokeRole), admin...)
-	e.POST("/admin/people/:user/disable", s.changePerson(s.disablePerson), admin...)
-	e.POST("/admin/people/:user/enable", s.changePerson(s.enablePerson), admin...)
-	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson(s.revokePersonToken), admin...)
-	e.POST("/admin/people/:user/sessions/end", s.changePerson(s.endSessions), admin...)
+	e.POST("/admin/people/:user/roles", s.changePerson("role_given", s.grantRole), admin...)
+	e.POST("/admin/people/:user/roles/revoke", s.changePerson("role_taken", s.revokeRole), admin...)
+	e.POST("/admin/people/:user/disable", s.changePerson("disabled", s.disablePerson), admin...)
+	e.POST("/admin/people/:user/enable", s.changePerson("enabled", s.enablePerson), admin...)
+	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson("token_revoked", s.revokePersonToken), admin...)
+	e.POST("/admin/people/:user/sessions/end", s.changePerson("sessions_ended", s.endSessions), admin...)
 
 	// For programs.
 	get("/api/v1/requests", s.apiRequests, signedIn...)

@@ -44,8 +44,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
 		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200, 403, 403},
-		"POST /teams/:name/rules":                  {signIn, 403, 404, 303, 303, 403, 403}, // an empty form: nothing starts at once
-		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 303, 403, 403},
+		"POST /teams/:name/rules":                  {signIn, 403, 404, 422, 422, 403, 403}, // an empty form
+		"POST /teams/:name/limit":                  {signIn, 403, 404, 403, 422, 403, 403}, // an empty form
 		"POST /teams/:name/grants/:grant/end":      {signIn, 403, 404, 403, 409, 403, 403}, // the base
 		"POST /teams/:name/raises":                 {signIn, 403, 404, 422, 422, 403, 403},
 		"POST /teams/:name/raises/:raise/withdraw": {signIn, 403, 404, 303, 409, 403, 403}, // withdrawn by then
@@ -154,22 +154,36 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// TestMethods expects 405 with Allow wherever a path is known and the method is not: nothing changes by GET.
+// TestMethods expects 405 with Allow wherever a path is known and the method is not: nothing changes by GET. A browser that
+// loads the answer to a form again is led to the page of the form.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	ada := p.as(p.Ada)
 	for _, tc := range []struct{ method, path string }{
-		{http.MethodGet, "/clusters/" + request.ID + "/stop"}, {http.MethodGet, "/signout"}, {http.MethodGet, "/language"},
-		{http.MethodGet, "/api/v1/requests/" + request.ID + "/stop"}, {http.MethodHead, "/clusters/" + request.ID + "/stop"},
+		{http.MethodGet, "/api/v1/requests/" + request.ID + "/stop"}, {http.MethodPut, "/clusters/" + request.ID + "/stop"},
 		{http.MethodPut, "/clusters"}, {http.MethodDelete, "/api/v1/requests/" + request.ID}, {http.MethodPatch, "/clusters/" + request.ID},
-		{http.MethodPost, "/healthz"}, {http.MethodGet, "/account/tokens"}, {http.MethodGet, "/account/tokens/1/revoke"}, {http.MethodGet, "/account/sessions/end"},
-		{http.MethodGet, "/admin/people/1/roles"}, {http.MethodGet, "/admin/people/1/disable"}, {http.MethodPost, "/signin/callback"},
+		{http.MethodPost, "/healthz"}, {http.MethodPost, "/signin/callback"}, {http.MethodPut, "/account/tokens"},
 	} {
 		got := ada.send(tc.method, tc.path, nil)
 		if got.Code != http.StatusMethodNotAllowed || got.Header().Get("Allow") == "" {
 			t.Errorf("%s %s: %d, Allow %q, want 405 with Allow", tc.method, tc.path, got.Code, got.Header().Get("Allow"))
+		}
+	}
+	p.token(p.adaToken).get("/clusters/" + request.ID + "/stop").want(http.StatusMethodNotAllowed)
+	for path, page := range map[string]string{
+		"/clusters/" + request.ID + "/stop": "/clusters/" + request.ID, "/clusters/" + request.ID + "/reply": "/clusters/" + request.ID,
+		"/approvals/" + request.ID: "/approvals", "/signout": "/", "/language": "/",
+		"/teams/vision/limit": "/teams/vision", "/teams/vision/raises/1/withdraw": "/teams/vision", "/teams/vision/deputies/1/end": "/teams/vision",
+		"/account/tokens": "/account", "/account/tokens/1/revoke": "/account", "/account/sessions/end": "/account",
+		"/account/notifications/test": "/account/notifications", "/notifications/read": "/notifications",
+		"/admin/people/1/roles": "/admin/people/1", "/admin/people/1/tokens/2/revoke": "/admin/people/1", "/teams/%2F%2Fexample.org/limit": "/teams/%2F%2Fexample.org",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			if got := ada.send(method, path, nil).want(http.StatusSeeOther).location(); got != page {
+				t.Errorf("%s %s leads to %s, want %s", method, path, got, page)
+			}
 		}
 	}
 	now, err := p.store.Request(t.Context(), p.Ada, request.ID)

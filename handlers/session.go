@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,6 +85,9 @@ func (s *Server) signIn(c echo.Context) error {
 	at := slices.IndexFunc(personas, func(u rayslice.User) bool { return u.ID == chosen })
 	if at < 0 {
 		return rayslice.Invalid(rayslice.FieldError{Field: "user", Code: rayslice.CodeRequired})
+	}
+	if err := s.config.Store.SignInPersona(ctx, rayslice.System, personas[at].ID); err != nil {
+		return err
 	}
 	if err := s.beginSession(c, personas[at], nil); err != nil {
 		return err
@@ -206,8 +210,24 @@ func returnTo(r *http.Request) string {
 	if r.URL.Path != "/clusters" || r.ParseForm() != nil {
 		return "/clusters"
 	}
-	if kept := "/clusters/new?" + r.PostForm.Encode(); len(kept) <= maxNext {
+	if kept := "/clusters/new?" + keptForm(r.PostForm).Encode(); len(kept) <= maxNext {
 		return kept
 	}
 	return "/clusters/new"
+}
+
+// envLost is the query parameter of a form that came back without its environment.
+const envLost = "env_lost"
+
+// keptForm is what of a form an address may hold: not the environment, where people keep passwords and keys, as addresses
+// stay in the history of browsers and in the logs of proxies.
+func keptForm(form url.Values) url.Values {
+	kept := maps.Clone(form)
+	for _, name := range []string{"env", "idempotency_key"} {
+		kept.Del(name)
+	}
+	if strings.TrimSpace(form.Get("env")) != "" {
+		kept.Set(envLost, "1")
+	}
+	return kept
 }

@@ -199,6 +199,44 @@ func TestFormAfterTheSessionEnded(t *testing.T) {
 	}
 }
 
+// TestTheEnvironmentStaysOutOfAddresses: a form that outlives its session keeps everything but what may be secret, and says so.
+func TestTheEnvironmentStaysOutOfAddresses(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	form := goodForm()
+	form.Set("env", "HF_TOKEN=hf_secret")
+	target := p.nobody().post("/clusters", form).want(http.StatusSeeOther).location()
+	htmx := p.nobody().with("HX-Request", "true").post("/clusters/preview", form).want(http.StatusUnauthorized).Header().Get("HX-Redirect")
+	if strings.Contains(target+htmx, "hf_secret") || strings.Contains(target+htmx, "HF_TOKEN") {
+		t.Errorf("sent to %q and %q", target, htmx)
+	}
+	u, _ := url.Parse(target)
+	page := p.as(p.Ada).get(u.Query().Get("next")).want(http.StatusOK).page()
+	if page.Find(`.note.warn a[href="#f-env"]`).Length() != 1 || page.Find("details.more[open]").Length() != 1 || page.Find("input[name=name]").AttrOr("value", "") != "ablation-7" {
+		t.Error("the form does not say what was not kept")
+	}
+	u, _ = url.Parse(p.nobody().post("/clusters", goodForm()).location())
+	if p.as(p.Ada).get(u.Query().Get("next")).page().Find(`.note.warn a[href="#f-env"]`).Length() != 0 {
+		t.Error("there was no environment to keep")
+	}
+}
+
+// TestPersonasAreSeen: an admin sees when somebody last signed in, in the demo too.
+func TestPersonasAreSeen(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	seen := func() int {
+		return p.as(p.Root).get("/admin/people/" + itoa(p.Bob.ID)).want(http.StatusOK).page().Find(".title time").Length()
+	}
+	if seen() != 0 {
+		t.Error("nobody has signed in")
+	}
+	p.nobody().post("/signin", url.Values{"user": {itoa(p.Bob.ID)}}).want(http.StatusSeeOther)
+	if seen() != 1 {
+		t.Error("the sign-in is not shown")
+	}
+}
+
 // TestLanguage follows the browser, then the visitor's own choice.
 func TestLanguage(t *testing.T) {
 	t.Parallel()

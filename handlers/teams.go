@@ -83,7 +83,12 @@ func (s *Server) readTeamGrants(ctx context.Context, c echo.Context, actor raysl
 	}
 	live, err := s.config.Store.Grants(ctx, actor, p.Team.Name)
 	p.Grants, p.GrantPages = history.Grants, pages(c, "grants", after, history.Next)
-	p.Limit = web.Form{ID: "limit", Values: web.LimitValues(live)}
+	for _, g := range live {
+		if g.Base {
+			p.Base = g.Charge
+		}
+	}
+	p.Limit = web.Form{ID: "limit", Values: web.LimitValues(p.Base)}
 	return err
 }
 
@@ -133,9 +138,9 @@ func idOf(c echo.Context, name, what string) (int64, error) {
 	return id, nil
 }
 
-// teamAddress is where a form of a team's page leads when it is done.
-func teamAddress(c echo.Context, anchor string) string {
-	return "/teams/" + url.PathEscape(c.Param("name")) + anchor
+// teamAddress is where a form of a team's page leads when it is done, which is one of web.DoneCodes.
+func teamAddress(c echo.Context, done string) string {
+	return "/teams/" + url.PathEscape(c.Param("name")) + "?done=" + done
 }
 
 // refuseTeamForm answers with the team's page and the form as it was typed. Errors that changing the form cannot mend are
@@ -162,16 +167,14 @@ func (s *Server) askRaise(c echo.Context) error {
 		return err
 	}
 	draft, err := web.ParseRaise(c.Param("name"), values)
-	if err == nil {
-		err = draft.Validate(s.now())
-	}
+	err = together(err, draft.Validate(s.now()))
 	if err == nil || !user(c).CanLead(draft.Team) { // the store says why not before anybody hears about fields
 		_, err = s.config.Store.AskRaise(c.Request().Context(), user(c), draft)
 	}
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Raise })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-raises"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "raise_asked"))
 }
 
 // withdrawRaise takes back what a lead has asked for.
@@ -183,7 +186,7 @@ func (s *Server) withdrawRaise(c echo.Context) error {
 	if err := s.config.Store.WithdrawRaise(c.Request().Context(), user(c), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-raises"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "raise_withdrawn"))
 }
 
 // teamsRaise returns the raise in the path, when it is the team's in the path.
@@ -199,15 +202,23 @@ func (s *Server) teamsRaise(c echo.Context) (int64, error) {
 	return id, err
 }
 
-// setLimit replaces a team's base limit.
+// setLimit replaces a team's base limit. One that is lower than what is used, or nothing, is asked about first.
 func (s *Server) setLimit(c echo.Context) error {
 	values, err := formValues(c)
 	if err != nil {
 		return err
 	}
 	limit, note, err := web.ParseLimit(values)
-	if err == nil {
-		err = rayslice.ValidateLimit(limit, note)
+	err = together(err, rayslice.ValidateLimit(limit, note))
+	if err == nil && user(c).CanAdmin() && values.Get("confirm") != "limit" {
+		p, err := s.teamPage(c)
+		if err != nil {
+			return err
+		}
+		if p.LowersLimit(limit) {
+			p.Limit.Values, p.Lowered, p.Confirm = values, &limit, "limit"
+			return page(c, http.StatusUnprocessableEntity, web.TeamView(p))
+		}
 	}
 	if err == nil || !user(c).CanAdmin() {
 		err = s.config.Store.SetLimit(c.Request().Context(), user(c), c.Param("name"), limit, note)
@@ -215,7 +226,7 @@ func (s *Server) setLimit(c echo.Context) error {
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Limit })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-quota"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "limit"))
 }
 
 // endGrant takes a raise back early.
@@ -227,7 +238,7 @@ func (s *Server) endGrant(c echo.Context) error {
 	if err := s.config.Store.EndGrant(c.Request().Context(), user(c), c.Param("name"), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-quota"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "grant_ended"))
 }
 
 // nameDeputy lets a member stand in for a lead.
@@ -243,7 +254,7 @@ func (s *Server) nameDeputy(c echo.Context) error {
 	if err != nil {
 		return s.refuseTeamForm(c, values, err, func(p *web.TeamPage) *web.Form { return &p.Deputy })
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-members"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "deputy_named"))
 }
 
 // endDeputy ends a deputy's time now.
@@ -255,7 +266,7 @@ func (s *Server) endDeputy(c echo.Context) error {
 	if err := s.config.Store.EndDeputy(c.Request().Context(), user(c), c.Param("name"), id); err != nil {
 		return err
 	}
-	return c.Redirect(http.StatusSeeOther, teamAddress(c, "#team-members"))
+	return c.Redirect(http.StatusSeeOther, teamAddress(c, "deputy_ended"))
 }
 
 // showRules shows the form of a team's rules to those who may set them.
@@ -268,7 +279,8 @@ func (s *Server) showRules(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p.Form.Values, p.Saved = web.RulesValues(rules.Under(p.Quota.Limit), s.config.Catalogue), c.QueryParam("saved") == "1"
+	p.Rules, p.Saved = rules.Under(p.Quota.Limit), c.QueryParam("saved") == "1"
+	p.Form.Values = web.RulesValues(p.Rules, s.config.Catalogue)
 	return page(c, http.StatusOK, web.RulesView(p))
 }
 
@@ -282,7 +294,11 @@ func (s *Server) rulesPage(c echo.Context) (web.RulesPage, error) {
 		return web.RulesPage{}, err
 	}
 	quota, err := s.config.Store.Quota(ctx, actor, team.Name)
-	return web.RulesPage{Frame: s.frame(c), Team: team, Quota: quota, Catalogue: s.config.Catalogue, Form: web.Form{ID: "rules"}}, err
+	if err != nil {
+		return web.RulesPage{}, err
+	}
+	frame, err := s.liveFrame(c)
+	return web.RulesPage{Frame: frame, Team: team, Quota: quota, Catalogue: s.config.Catalogue, Form: web.Form{ID: "rules"}}, err
 }
 
 // setRules replaces a team's rules.
@@ -293,9 +309,7 @@ func (s *Server) setRules(c echo.Context) error {
 	}
 	team := c.Param("name")
 	rules, err := web.ParseRules(values, s.config.Catalogue)
-	if err == nil {
-		err = rules.Validate(s.config.Catalogue)
-	}
+	err = together(err, rules.Validate(s.config.Catalogue))
 	if err == nil || !user(c).CanLead(team) {
 		err = s.config.Store.SetRules(c.Request().Context(), user(c), team, rules)
 	}

@@ -56,17 +56,17 @@ func TestARaiseThroughThePages(t *testing.T) {
 	if until := found.Raises[0].Until.Format(time.DateTime); until != day(9)+" 23:59:59" {
 		t.Errorf("until %s, want the end of the day in UTC", until)
 	}
-	link := admin.get("/admin").want(http.StatusOK).page().Find(`section[aria-labelledby=admin-raises] tbody th a`)
+	link := admin.get("/admin").want(http.StatusOK).page().Find(`section[aria-labelledby=admin-raises] tbody a.btn`)
 	address := link.AttrOr("href", "")
 	form := admin.get(address).want(http.StatusOK).page().Find(`form[action="` + address + `"]`)
 	if form.Find("input[name=gib]").AttrOr("value", "") != "16" || form.Find("input[name=until]").AttrOr("value", "") != day(9) {
 		t.Error("the form does not begin with what was asked for")
 	}
-	rejected := admin.post(address, url.Values{"verdict": {"grant"}, "gib": {"17"}, "until": {day(9)}}).want(http.StatusUnprocessableEntity).page()
+	rejected := admin.post(address, url.Values{"verdict": {"grant"}, "gib": {"17"}, "cards": {"0"}, "until": {day(9)}}).want(http.StatusUnprocessableEntity).page()
 	if rejected.Find("input[name=gib][aria-invalid=true]").AttrOr("value", "") != "17" {
 		t.Error("the form did not come back filled in")
 	}
-	admin.post(address, url.Values{"verdict": {"grant"}, "gib": {"8"}, "until": {day(5)}, "answer": {"half"}}).want(http.StatusSeeOther)
+	admin.post(address, url.Values{"verdict": {"grant"}, "gib": {"8"}, "cards": {"0"}, "until": {day(5)}, "answer": {"half"}}).want(http.StatusSeeOther)
 	admin.post(address, url.Values{"verdict": {"deny"}, "answer": {"no"}}).want(http.StatusConflict)
 	if got := p.limit("vision"); got.GiB != 32 {
 		t.Errorf("limit %v", got)
@@ -94,7 +94,7 @@ func TestRulesThroughThePages(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	lead := p.as(p.Lea)
-	rules := url.Values{"auto.gib": {"8"}, "auto_hours": {"24"}, "max_hours": {"48"}, "escalate_minutes": {"60"}, "sizes.a10": {"4", "8"}, "sizes.a10-core": {"4", "8", "16"},
+	rules := url.Values{"auto.gib": {"8"}, "auto.cards": {"0"}, "auto_hours": {"24"}, "max_hours": {"48"}, "escalate_minutes": {"60"}, "sizes.a10": {"4", "8"}, "sizes.a10-core": {"4", "8", "16"},
 		"image_prefixes": {"rayproject/\r\n\r\nregistry.example.org/vision/ "}}
 	lead.post("/teams/vision/rules", rules).want(http.StatusSeeOther)
 	got, err := p.store.Rules(t.Context(), p.Ada, "vision")
@@ -201,8 +201,8 @@ func TestT31HiddenFieldsOfTeams(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	post(p.as(p.Lea), "/teams/vision/limit", url.Values{"gib": {"99"}, "admin": {"true"}}).want(http.StatusForbidden)
-	post(p.as(p.Lea), "/teams/vision/rules", url.Values{"auto.gib": {"1"}, "limit.gib": {"99"}}).want(http.StatusSeeOther)
-	post(p.as(p.Root), "/admin/teams", url.Values{"name": {"robotics"}, "namespace": {"team-robotics"}, "used_gib": {"9"}}).want(http.StatusSeeOther)
+	post(p.as(p.Lea), "/teams/vision/rules", url.Values{"auto.gib": {"1"}, "auto.cards": {"0"}, "auto_hours": {"1"}, "escalate_minutes": {"0"}, "limit.gib": {"99"}}).want(http.StatusSeeOther)
+	post(p.as(p.Root), "/admin/teams", url.Values{"name": {"robotics"}, "namespace": {"team-robotics"}, "gib": {"0"}, "cards": {"0"}, "used_gib": {"9"}}).want(http.StatusSeeOther)
 	if p.limit("vision").GiB != 24 || p.limit("speech").GiB != 24 || p.limit("robotics").GiB != 0 {
 		t.Errorf("limits %v %v %v", p.limit("vision"), p.limit("speech"), p.limit("robotics"))
 	}
@@ -212,11 +212,12 @@ func TestAdminTeams(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	admin := p.as(p.Root)
-	admin.post("/admin/teams", url.Values{"name": {"robotics"}, "namespace": {"team-robotics"}, "gib": {"8"}}).want(http.StatusSeeOther)
+	admin.post("/admin/teams", url.Values{"name": {"robotics"}, "namespace": {"team-robotics"}, "gib": {"8"}, "cards": {"0"}}).want(http.StatusSeeOther)
 	for field, form := range map[string]url.Values{
-		"name":      {"name": {"robotics"}, "namespace": {"other"}},
-		"namespace": {"name": {"robots"}, "namespace": {"kube-system"}},
-		"gib":       {"name": {"robots"}, "namespace": {"other"}, "gib": {"a few"}},
+		"name":      {"name": {"robotics"}, "namespace": {"other"}, "gib": {"8"}, "cards": {"0"}},
+		"namespace": {"name": {"robots"}, "namespace": {"kube-system"}, "gib": {"8"}, "cards": {"0"}},
+		"gib":       {"name": {"robots"}, "namespace": {"other"}, "gib": {"a few"}, "cards": {"0"}},
+		"cards":     {"name": {"robots"}, "namespace": {"other"}, "gib": {"8"}},
 	} {
 		page := admin.post("/admin/teams", form).want(http.StatusUnprocessableEntity).page()
 		if got := page.Find("aside input[aria-invalid=true]"); got.Length() != 1 || got.AttrOr("name", "") != field {
@@ -235,7 +236,7 @@ func TestAdminTeams(t *testing.T) {
 	if n := admin.get(next).page().Find("table.teams tbody tr").Length(); n != 10 {
 		t.Errorf("%d rows on the second page", n)
 	}
-	admin.post("/teams/vision/limit", url.Values{"gib": {"4"}, "cards": {"0"}, "note": {"summer"}}).want(http.StatusSeeOther)
+	admin.post("/teams/vision/limit", url.Values{"gib": {"4"}, "cards": {"0"}, "note": {"summer"}, "confirm": {"limit"}}).want(http.StatusSeeOther)
 	if got := p.limit("vision"); got != (rayslice.Charge{GiB: 4}) {
 		t.Errorf("limit %v", got)
 	}

@@ -85,6 +85,19 @@ func (s *Store) Raises(ctx context.Context, actor rayslice.User, f RaiseFilter) 
 	return RaisePage{Raises: raises[:limit], Next: raises[limit-1].ID}, nil
 }
 
+// PendingRaises returns how many raises wait for an admin; 0 for everybody else.
+func (s *Store) PendingRaises(ctx context.Context, actor rayslice.User) (n int, err error) {
+	if !actor.CanAdmin() {
+		return 0, nil
+	}
+	err = s.db.QueryRow(ctx, `
+		SELECT
+			count(*)
+		FROM raises
+		WHERE state = 'pending'`).Scan(&n)
+	return n, answer(err)
+}
+
 // Raise returns one raise of a team the actor may see.
 func (s *Store) Raise(ctx context.Context, actor rayslice.User, id int64) (rayslice.Raise, error) {
 	rows, _ := s.db.Query(ctx, raiseColumns+`

@@ -102,6 +102,7 @@ var rights = map[string]right{
 		_, err := sc.SignIn(sc.ctx, a, rayslice.Identity{Issuer: "https://id.example", Subject: "1", Name: "Zoe"})
 		return one(err)
 	}},
+	"SignInPersona": {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.SignInPersona(sc.ctx, a, sc.Ada.ID)) }},
 	"Spread": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Spread(sc.ctx, a, 1, rayslice.News{Code: rayslice.NewsWaiting, Team: "vision", RequestID: sc.request.ID})
 		return one(err)
@@ -241,6 +242,7 @@ var rights = map[string]right{
 	"GrantRole": {admin, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.GrantRole(sc.ctx, a, sc.Bob.ID, "speech", rayslice.RoleMember))
 	}},
+	"PendingRaises": {admin, func(sc scene, a rayslice.User) (int, error) { return sc.PendingRaises(sc.ctx, a) }},
 	"Person": {admin, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Person(sc.ctx, a, sc.Ada.ID)
 		return one(err)

@@ -28,6 +28,19 @@ func (s *Store) SignIn(ctx context.Context, actor rayslice.User, id rayslice.Ide
 	return user, err
 }
 
+// SignInPersona notes that a persona of the demo has signed in now.
+func (s *Store) SignInPersona(ctx context.Context, actor rayslice.User, id int64) error {
+	if !actor.System {
+		return errPortalOnly
+	}
+	_, err := s.db.Exec(ctx, `
+		UPDATE users
+		SET
+			seen_at = now()
+		WHERE id = $1`, id)
+	return answer(err)
+}
+
 func signIn(ctx context.Context, tx pgx.Tx, actor rayslice.User, id rayslice.Identity) (rayslice.User, error) {
 	userID, disabled, err := upsertUser(ctx, tx, id)
 	if err != nil {

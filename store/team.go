@@ -79,8 +79,32 @@ func (s *Store) SetLimit(ctx context.Context, actor rayslice.User, team string, 
 		if err != nil {
 			return err
 		}
-		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "set_limit", Team: team, Reason: limitReason(rayslice.ReasonLimitSet, limit, note)})
+		reason := limitReason(rayslice.ReasonLimitSet, limit, note)
+		was, err := replacedBase(ctx, tx, team)
+		if err != nil {
+			return err
+		}
+		reason.Args["was_gib"], reason.Args["was_cards"] = was.GiB, was.Cards
+		return changedTeam(ctx, tx, actor, rayslice.AuditEntry{Action: "set_limit", Team: team, Reason: reason})
 	})
+}
+
+// replacedBase returns the base limit that a new one has just replaced; nothing where there was none.
+func replacedBase(ctx context.Context, tx pgx.Tx, team string) (was rayslice.Charge, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT
+			gib,
+			cards
+		FROM grants
+		WHERE team = $1
+			AND base
+			AND ended_at IS NOT NULL
+		ORDER BY id DESC
+		LIMIT 1`, team).Scan(&was.GiB, &was.Cards)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return was, err
 }
 
 // limitReason says what a limit or a part of it is; note "" = nobody said anything.

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -21,11 +20,13 @@ type ApprovalsPage struct {
 	Filter    ApprovalsFilter
 	Teams     []string // to choose from in the filter
 	Rows      []ApprovalRow
-	Waiting   int             // requests that this user may decide now, whatever the filter
-	Done      *ApprovalRow    // ?done=ID: the request that was just decided
-	Outcomes  []Outcome       // what became of several at once; nil = it was not asked for
-	Batch     BatchForm       // as it was typed
-	BatchBad  *rayslice.Error // why nothing was decided of several; nil = it was
+	Waiting   int                // requests that this user may decide now, whatever the filter
+	Done      *ApprovalRow       // ?done=ID: the request that was just decided
+	Outcomes  []Outcome          // what became of several at once; nil = it was not asked for
+	Batch     BatchForm          // as it was typed
+	BatchBad  *rayslice.Error    // why nothing was decided of several; nil = it was
+	Together  rayslice.FitResult // of all that can be decided on the page, at once
+	Crowded   rayslice.FitResult // of what was approved at once
 	News      ApprovalNews
 	First     string // address of the first page; "" = this is it
 	Next      string // address of the next page; "" = no more
@@ -236,6 +237,14 @@ func fitBadgeText(l *Localizer, r ApprovalRow) (tone, text string) {
 	return "warn", l.N("fits_not", r.Fit.Missing)
 }
 
+// crowdedText says that several requests find no room together; "" = they do, or nothing is known.
+func crowdedText(l *Localizer, key string, fit rayslice.FitResult) string {
+	if !fit.Known || fit.Fits {
+		return ""
+	}
+	return l.N(key, fit.Missing)
+}
+
 // recordText says what the owner had before, and how much of it they really held.
 func recordText(l *Localizer, r rayslice.Record) string {
 	if r.Grants == 0 {
@@ -251,7 +260,7 @@ func recordText(l *Localizer, r rayslice.Record) string {
 func heldText(l *Localizer, r rayslice.Record) string {
 	var parts []string
 	args := func(held, granted float64) Args {
-		return Args{"Held": fmt.Sprintf("%.0f", held), "Granted": fmt.Sprintf("%.0f", granted)}
+		return Args{"Held": hoursText(held), "Granted": hoursText(granted)}
 	}
 	if r.Granted.GiB > 0 {
 		parts = append(parts, l.T("gib_hours", args(r.Held.GiB, r.Granted.GiB)))
@@ -260,6 +269,14 @@ func heldText(l *Localizer, r rayslice.Record) string {
 		parts = append(parts, l.T("card_hours", args(r.Held.Cards, r.Granted.Cards)))
 	}
 	return strings.Join(parts, " + ")
+}
+
+// hoursText rounds to whole numbers, and where these would hide all there is to one digit behind the point.
+func hoursText(n float64) string {
+	if n > 0 && n < 10 {
+		return strconv.FormatFloat(max(n, 0.1), 'f', 1, 64)
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64)
 }
 
 // decisionLabel is a short label: the fields of a decision stand side by side.

@@ -14,13 +14,14 @@ import (
 // Form: GET of the page's own address with team, actor, action, request, from and to.
 type AuditPage struct {
 	Frame
-	Team    string // whose log this is; "" = all teams'
-	Path    string // address of the page without its query
-	Filter  Form   // team, actor, action, request, from and to (days)
-	Teams   []string
-	Entries []rayslice.AuditEntry
-	Pages   Pages
-	CSV     string // address of what the filter shows as CSV
+	Team      string // whose log this is; "" = all teams'
+	Path      string // address of the page without its query
+	Filter    Form   // team, actor, action, request, from and to (days)
+	Teams     []string
+	Entries   []rayslice.AuditEntry
+	Pages     Pages
+	Catalogue rayslice.Catalogue // for what rules say
+	CSV       string             // address of what the filter shows as CSV
 }
 
 // AuditActions are the words of the audit log for what was done, each with a sentence of its own.
@@ -37,6 +38,19 @@ func actionText(l *Localizer, action string) string {
 		return l.T("action_" + action)
 	}
 	return action
+}
+
+// entryText says why or how something was done. Rules are told as their team's page tells them.
+func entryText(p AuditPage, e rayslice.AuditEntry) string {
+	if e.Reason.Code != "rules_set" {
+		return p.Locale.Reason(e.Reason)
+	}
+	raw, err := json.Marshal(e.Reason.Args["rules"])
+	var rules rayslice.Rules
+	if e.Reason.Args["rules"] == nil || err != nil || json.Unmarshal(raw, &rules) != nil {
+		return p.Locale.Reason(e.Reason)
+	}
+	return strings.Join(rulesText(p.Locale, rules, p.Catalogue), " ")
 }
 
 func actionTone(action string) string {
@@ -67,6 +81,9 @@ func ParseAuditQuery(query url.Values) (AuditQuery, error) {
 	if to := r.day("to"); !to.IsZero() {
 		q.To = to.Add(time.Second)
 	}
+	if !q.From.IsZero() && !q.To.IsZero() && !q.From.Before(q.To) {
+		r.refuse("to", CodeBeforeFrom, nil)
+	}
 	for name, text := range map[string]string{"team": q.Team, "actor": q.Actor, "action": q.Action, "request": q.RequestID} {
 		if len(text) > maxFilterText {
 			r.bad = append(r.bad, rayslice.FieldError{Field: name, Code: rayslice.CodeTooLong, Args: map[string]any{"max": maxFilterText}})
@@ -74,6 +91,9 @@ func ParseAuditQuery(query url.Values) (AuditQuery, error) {
 	}
 	return q, rayslice.Invalid(r.bad...)
 }
+
+// CodeBeforeFrom is the field code of a last day that lies before the first.
+const CodeBeforeFrom = "before_from"
 
 const maxFilterText = 200 // bytes of one parameter
 

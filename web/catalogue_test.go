@@ -159,6 +159,9 @@ func addComputedKeys(wanted map[string]string) {
 		add("raise_", string(s))
 	}
 	add("action_", AuditActions...)
+	add("", "batch_crowded", "outcomes_crowded") // handed to crowdedText
+	add("saved_", DoneCodes...)
+	add("quota_nothing_", string(unitGiB), string(unitCards))
 	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	add("label_", "reply", "ids", "verdict", "revision")

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"errors"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -91,15 +93,37 @@ func (r *formReader) number(name string, otherwise int) int {
 	if text == "" {
 		return otherwise
 	}
-	n, err := strconv.Atoi(text)
+	n, err := wholeNumber(text)
 	if err != nil {
-		r.bad = append(r.bad, rayslice.FieldError{Field: name, Code: rayslice.CodeType, Args: map[string]any{"want": "int", "got": "text"}})
+		r.refuse(name, rayslice.CodeType, map[string]any{"want": "int", "got": "text"})
 	}
 	return n
 }
 
+// wholeNumber reads a whole number. One that is too long for any is as large as can be, which the bounds then refuse.
+func wholeNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil
+	}
+	return max(math.MinInt32, min(n, math.MaxInt32)), err
+}
+
+// needed reads a whole number; an empty input is refused, as 0 would be a decision that nobody made.
+func (r *formReader) needed(name string) int {
+	if r.text(name) == "" {
+		r.refuse(name, rayslice.CodeRequired, nil)
+	}
+	return r.number(name, 0)
+}
+
+func (r *formReader) refuse(name, code string, args map[string]any) {
+	r.bad = append(r.bad, rayslice.FieldError{Field: name, Code: code, Args: args})
+}
+
+// charge reads an amount of GiB and cards, of which both are needed.
 func (r *formReader) charge(prefix string) rayslice.Charge {
-	return rayslice.Charge{GiB: r.number(prefix+"gib", 0), Cards: r.number(prefix+"cards", 0)}
+	return rayslice.Charge{GiB: r.needed(prefix + "gib"), Cards: r.needed(prefix + "cards")}
 }
 
 // day reads a day as its last second in UTC; an empty input is the zero time.
@@ -145,11 +169,12 @@ type Confirmation struct {
 	ID      string // unique on the page
 	Link    string // address that asks without JavaScript
 	Heading string
-	Text    string // what will happen
-	Action  string // where the form posts to
-	Button  string // what the button that does it says
-	Back    string // address of the page itself
-	Keep    string // what the button that does not says
+	Text    string      // what will happen
+	Action  string      // where the form posts to
+	Button  string      // what the button that does it says
+	Back    string      // address of the page itself
+	Keep    string      // what the button that does not says
+	Hidden  [][2]string // names and values that go with it
 }
 
 // asked returns the confirmation that the address asks for; false when it asks for none.

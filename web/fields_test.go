@@ -62,6 +62,15 @@ func TestRulesThereAndBack(t *testing.T) {
 	}
 }
 
+// TestHoursHideNothing: what is there is never shown as nothing.
+func TestHoursHideNothing(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 0.01: "0.1", 0.4: "0.4", 9.94: "9.9", 12.4: "12", 1234.5: "1234"} {
+		if got := hoursText(n); got != want {
+			t.Errorf("%v is %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestDaysEndInUTC(t *testing.T) {
 	for text, want := range map[string]time.Time{"": {}, "2026-03-09": time.Date(2026, 3, 9, 23, 59, 59, 0, time.UTC), "2024-02-29": time.Date(2024, 2, 29, 23, 59, 59, 0, time.UTC)} {
 		draft, err := ParseRaise("vision", url.Values{"until": {text}})

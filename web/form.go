@@ -183,9 +183,10 @@ func (p *formParser) number(field, s string, otherwise int) int {
 	if s == "" {
 		return otherwise
 	}
-	n, err := strconv.Atoi(s)
+	n, err := wholeNumber(s)
 	if err != nil {
 		p.refuse(field, rayslice.CodeType, map[string]any{"want": "int", "got": "text"})
+		return 1 // so that nothing else is wrong because of it
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ func navigation(f Frame) []navItem {
 		items = append(items, navItem{href: "/teams/" + url.PathEscape(team), label: f.Locale.T("nav_team", Args{"Team": team})})
 	}
 	if f.User.CanAdmin() {
-		items = append(items, navItem{href: "/admin", label: f.Locale.T("nav_admin")})
+		items = append(items, navItem{href: "/admin", label: f.Locale.T("nav_admin"), count: f.Raises})
 	}
 	path, _, _ := strings.Cut(f.Path, "?")
 	for i := range items {
@@ -32,6 +33,20 @@ func navigation(f Frame) []navItem {
 		}
 	}
 	return items
+}
+
+// DoneCodes are the words of ?done= for what a form has just done, each with a sentence of its own.
+var DoneCodes = []string{
+	"limit", "raise_asked", "raise_withdrawn", "raise_granted", "raise_denied", "grant_ended", "deputy_named", "deputy_ended",
+	"role_given", "role_taken", "disabled", "enabled", "sessions_ended", "token_revoked",
+}
+
+// savedText says what was just done; "" = nothing.
+func savedText(f Frame) string {
+	if !slices.Contains(DoneCodes, f.Done) {
+		return ""
+	}
+	return f.Locale.T("saved_" + f.Done)
 }
 
 // otherLanguages returns what the language switch offers.

@@ -165,6 +165,10 @@ func (l *Localizer) localizeArgs(args Args) Args {
 
 // Field returns the sentence for a bad field, with the remedy and without the field's name.
 func (l *Localizer) Field(f rayslice.FieldError) string {
+	if f.Code == rayslice.CodePurposeNeeded {
+		why, _ := f.Args["why"].(string)
+		return l.T("field_purpose_needed", Args{"Why": l.Reason(rayslice.Reason{Code: why, Args: f.Args})})
+	}
 	if key := "field_" + f.Code; l.has(key) {
 		return l.T(key, f.Args)
 	}

@@ -166,7 +166,7 @@ func fieldHint(p NewRequestPage, name string) string {
 func moreOpen(p NewRequestPage) bool {
 	usual := NewRequestForm(p.Catalogue, p.Form.Team)
 	g, u := groupAt(p.Form, 0), groupAt(usual, 0)
-	if len(p.Form.Groups) > 1 || p.Form.Env != "" || p.Form.PullSecrets != "" || g.MinWorkers != "" || g.MaxWorkers != "" || g.Spread ||
+	if len(p.Form.Groups) > 1 || p.Form.Env != "" || p.EnvLost || p.Form.PullSecrets != "" || g.MinWorkers != "" || g.MaxWorkers != "" || g.Spread ||
 		g.CPU != u.CPU || g.MemoryGiB != u.MemoryGiB || p.Form.HeadCPU != usual.HeadCPU || p.Form.HeadMemoryGiB != usual.HeadMemoryGiB {
 		return true
 	}
@@ -287,11 +287,14 @@ func fitText(p NewRequestPage, pool rayslice.Pool, gib int) string {
 		return p.Locale.N("fit_quota", n)
 	}
 	quota, _ := formQuota(p)
-	unit, left := unitGiB, quota.Left().GiB
+	unit, left, limit := unitGiB, quota.Left().GiB, quota.Limit.GiB
 	if gib == 0 {
-		unit, left = unitCards, quota.Left().Cards
+		unit, left, limit = unitCards, quota.Left().Cards, quota.Limit.Cards
 	}
-	if left == 0 {
+	switch {
+	case limit == 0:
+		return p.Locale.T("fit_limit_zero")
+	case left == 0:
 		return p.Locale.T("fit_nothing")
 	}
 	return p.Locale.T("fit_none", Args{"Left": amount(p.Locale, unit, left)})

@@ -30,6 +30,8 @@ type Frame struct {
 	DataAge     time.Duration     // age of what Kubernetes reported; a banner appears from StaleAfter on
 	DataUnknown bool              // nothing was read from Kubernetes yet
 	Unread      int               // notices that the user has not read, up to 100
+	Raises      int               // raises that wait for an admin; 0 for everybody else
+	Done        string            // ?done=: what was just done, one of DoneCodes; anything else says nothing
 	Problems    []rayslice.Reason // of the Kubernetes cluster as a whole, e.g. no operator
 	Waiting     int               // requests this user may decide; counted up to 100
 }
@@ -85,6 +87,7 @@ type NewRequestPage struct {
 	Edit           *RequestEdit     // the request that is changed; nil = it is a new one
 	Charge         rayslice.Charge  // what the form as it stands would cost; zero when it cannot be told
 	YAML           string           // what would be applied; "" = not asked for, or the form is wrong
+	EnvLost        bool             // the form came back after signing in, without the environment that was typed
 	IdempotencyKey string           // sent as idempotency_key, so that sending twice asks once
 }
 

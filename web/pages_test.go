@@ -304,6 +304,16 @@ func TestPagesWithAStreamRefreshThemselves(t *testing.T) {
 	}
 }
 
+// TestFormsStandBelowTheTitle, and outside of what an event replaces, so that nothing typed is lost.
+func TestFormsStandBelowTheTitle(t *testing.T) {
+	for name, form := range map[string]string{"request-returned": "#reply", "request-pending-lead": "#decide", "request-answered-twice": "#problem"} {
+		page := sample(t, name)
+		if page.Find("#request-head h1").Length() != 1 || page.Find("#request-head ~ "+form).Length() != 1 || page.Find("#live "+form).Length() != 0 {
+			t.Errorf("%s: %s is not between the title and what is replaced", name, form)
+		}
+	}
+}
+
 func TestUnknownIsNotZero(t *testing.T) {
 	cell := sample(t, "clusters-unknown").Find(`td[data-label="Workers ready"]`)
 	if got := strings.Join(strings.Fields(cell.Text()), " "); got != "– / 2" {
@@ -320,7 +330,8 @@ func TestQuotaBarsStayInsideTheirFrame(t *testing.T) {
 		"used and held": {96, 48, 8, 0, "used 0.00+50.00, held 50.00+8.33"},
 		"asked fits":    {100, 50, 0, 50, "used 0.00+50.00, asked 50.00+50.00"},
 		"asked is over": {100, 50, 0, 80, "used 0.00+50.00, over 50.00+50.00"},
-		"over already":  {32, 40, 0, 0, "used 0.00+100.00"},
+		"over already":  {32, 40, 0, 0, "used 0.00+80.00, over 80.00+20.00"},
+		"held is over":  {32, 24, 16, 8, "used 0.00+60.00, held 60.00+20.00, over 80.00+20.00"},
 		"no limit":      {0, 0, 0, 4, "over 0.00+100.00"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,9 +54,16 @@ func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 	if asked > 0 {
 		say("asked", l.T("quota_asked", Args{"Amount": amount(l, u, asked)}))
 	}
-	say("left", l.T("quota_left", Args{"Amount": amount(l, u, max(0, left-asked))}))
+	if used > limit {
+		say("over", l.T("quota_above", Args{"Amount": amount(l, u, used-limit)}))
+	} else {
+		say("left", l.T("quota_left", Args{"Amount": amount(l, u, max(0, left-asked))}))
+	}
 	say("limit", l.T("quota_limit", Args{"Amount": amount(l, u, limit)}))
-	if asked > left {
+	switch {
+	case asked > left && limit == 0:
+		m.warning = l.T("quota_nothing_" + string(u))
+	case asked > left:
 		m.warning = l.T("quota_over", Args{"Over": amount(l, u, asked-left), "Left": amount(l, u, left)})
 	}
 	for i, part := range m.legend {
@@ -69,7 +76,11 @@ func newMeter(l *Localizer, u unit, limit, used, held, asked int) meter {
 }
 
 // stack lays used, held and asked end to end, in percent of the limit, cut at the end of the bar.
+// What is used beyond the limit is the bar's end: the bar is then as long as the use.
 func stack(limit, used, held, asked int) []segment {
+	if above := used + held - limit; above > 0 {
+		return layOut(used+held, part{"used", min(used, limit)}, part{"held", max(0, min(held, limit-used))}, part{"over", above})
+	}
 	class := "asked"
 	if used+held+asked > limit {
 		class = "over"

@@ -19,7 +19,8 @@ type RulesPage struct {
 	Quota     rayslice.Quota
 	Catalogue rayslice.Catalogue // the whole one: what the rules may narrow
 	Form      Form
-	Saved     bool // ?saved=1
+	Rules     rayslice.Rules // as they hold now
+	Saved     bool           // ?saved=1
 }
 
 // rulesInputs are the inputs of the form besides the sizes of the pools.
@@ -53,8 +54,11 @@ func RulesValues(r rayslice.Rules, c rayslice.Catalogue) url.Values {
 func ParseRules(values url.Values, c rayslice.Catalogue) (rayslice.Rules, error) {
 	r := formReader{values: values}
 	rules := rayslice.Rules{
-		Auto: r.charge("auto."), AutoHours: r.number("auto_hours", 0), MaxHours: r.number("max_hours", 0),
-		EscalateMinutes: r.number("escalate_minutes", 0), ImagePrefixes: r.lines("image_prefixes"), Sizes: map[string][]int{},
+		Auto: r.charge("auto."), AutoHours: r.needed("auto_hours"), MaxHours: r.number("max_hours", 0),
+		EscalateMinutes: r.needed("escalate_minutes"), ImagePrefixes: r.lines("image_prefixes"), Sizes: map[string][]int{},
+	}
+	if r.text("max_hours") != "" && rules.MaxHours == 0 { // which would mean no bound of the team's own
+		r.refuse("max_hours", rayslice.CodeRange, map[string]any{"min": 1, "max": c.Limits.MaxHours})
 	}
 	if r.text("member.gib")+r.text("member.cards") != "" {
 		share := r.charge("member.")
@@ -91,9 +95,9 @@ func (r *formReader) lines(name string) []string {
 func (r *formReader) numbers(name string) []int {
 	numbers := []int{}
 	for _, text := range r.values[name] {
-		n, err := strconv.Atoi(text)
+		n, err := wholeNumber(text)
 		if err != nil {
-			r.bad = append(r.bad, rayslice.FieldError{Field: name, Code: rayslice.CodeType, Args: map[string]any{"want": "int", "got": "text"}})
+			r.refuse(name, rayslice.CodeType, map[string]any{"want": "int", "got": "text"})
 			continue
 		}
 		numbers = append(numbers, n)
@@ -114,6 +118,24 @@ func (p RulesPage) shownInputs() []string {
 		names = append(names, "sizes."+pool.Name)
 	}
 	return names
+}
+
+// labelOf says which input a name is: those of the same words by the heading of their part.
+func (p RulesPage) labelOf(name string) string {
+	part, _, _ := strings.Cut(name, ".")
+	switch {
+	case part == "sizes":
+		return p.Locale.T("rules_sizes_heading")
+	case name == "image_prefixes":
+		return p.Locale.T("rules_images_heading")
+	case part == "auto" || name == "auto_hours":
+		return p.Locale.T("rules_auto_heading") + ": " + p.Locale.T("rules_"+strings.ReplaceAll(name, ".", "_"))
+	case part == "member":
+		return p.Locale.T("rules_member_heading") + ": " + p.Locale.T("rules_"+strings.ReplaceAll(name, ".", "_"))
+	case name == "max_hours" || name == "escalate_minutes":
+		return p.Locale.T("rules_" + name)
+	}
+	return name
 }
 
 func (f Form) checked(name string, n int) bool {

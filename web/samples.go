@@ -236,6 +236,11 @@ func formSamples() []Sample {
 			p.Quotas = p.Quotas[:1]
 			return NewRequestView(p)
 		}},
+		{"new-env-lost", func(f Frame) templ.Component {
+			p := samplePage(f, fullForm())
+			p.Form.Env, p.EnvLost = "", true
+			return NewRequestView(p)
+		}},
 		{"new-no-team", func(f Frame) templ.Component {
 			p := samplePage(f, sampleForm())
 			p.Quotas = nil

@@ -93,6 +93,7 @@ func approvalSamples() []Sample {
 		{"approvals-several", func(f Frame) templ.Component {
 			p := waiting(f)
 			p.Batch = BatchForm{IDs: []string{BatchValue(p.Rows[1].Request)}, Answer: "See the plan for this week."}
+			p.Together, p.Crowded = rayslice.FitResult{Known: true, Missing: 3}, rayslice.FitResult{Known: true, Missing: 1}
 			p.Outcomes = []Outcome{{ID: "sample000007", Name: "sweep-13", State: rayslice.StateApproved},
 				{ID: "sample000001", Name: "sweep-12", Problem: &rayslice.Error{Kind: rayslice.KindConflict, Code: "revision_changed"}}}
 			return ApprovalsView(p)
@@ -156,6 +157,9 @@ func decisionSamples() []Sample {
 		requestSample("request-returned-refused", rayslice.StatePending, func(p *RequestPage) {
 			returned(p)
 			p.Reply = ReplyForm{Problem: problemOf(rayslice.Invalid(rayslice.FieldError{Field: "reply", Code: rayslice.CodeRequired}))}
+		}),
+		requestSample("request-answered-twice", rayslice.StatePending, func(p *RequestPage) {
+			p.Reply = ReplyForm{Reply: "Two, for the seeds.", Problem: &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}}
 		}),
 		requestSample("request-denied", rayslice.StateRejected, func(p *RequestPage) {
 			d := rayslice.Decision{Verdict: rayslice.VerdictReject, Answer: "The cards are needed for the deadline on Friday."}

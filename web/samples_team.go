@@ -30,7 +30,7 @@ func sampleTeam(f Frame) TeamPage {
 		},
 		Raises: sampleRaises(now, raise),
 		Raise:  Form{ID: "raise", Values: url.Values{}}, Deputy: Form{ID: "deputy", Values: url.Values{}},
-		Limit: Form{ID: "limit", Values: url.Values{"gib": {"80"}, "cards": {"2"}}},
+		Base: rayslice.Charge{GiB: 80, Cards: 2}, Limit: Form{ID: "limit", Values: url.Values{"gib": {"80"}, "cards": {"2"}}},
 	}
 }
 
@@ -81,6 +81,7 @@ func teamSamples() []Sample {
 				p.Members = append(p.Members, TeamMember{User: rayslice.User{ID: int64(100 + i), Name: name, Email: fmt.Sprintf("p%d@example.org", i+1)}})
 			}
 		})},
+		{"team-done", as(sampleLead, func(p *TeamPage) { p.Done = "raise_asked" })},
 		{"team-lead", as(sampleLead, func(p *TeamPage) { p.RaisePages.Next = "/teams/vision?raises=22" })},
 		{"team-admin", as(sampleAdmin, func(p *TeamPage) {
 			p.GrantPages = Pages{First: "/teams/vision", Next: "/teams/vision?grants=1"}
@@ -96,6 +97,10 @@ func teamSamples() []Sample {
 		{"team-confirm-withdraw", as(sampleLead, func(p *TeamPage) { p.Confirm = "withdraw-31" })},
 		{"team-confirm-grant", as(sampleAdmin, func(p *TeamPage) { p.Confirm, p.Quota.Used.GiB = "grant-12", 90 })},
 		{"team-confirm-deputy", as(sampleLead, func(p *TeamPage) { p.Confirm = "deputy-5" })},
+		{"team-confirm-limit", as(sampleAdmin, func(p *TeamPage) {
+			p.Confirm, p.Lowered = "limit", &rayslice.Charge{GiB: 16}
+			p.Limit.Values = url.Values{"gib": {"16"}, "cards": {"0"}, "note": {"The A100 go to speech"}}
+		})},
 		{"team-rejected", as(sampleAdmin, func(p *TeamPage) {
 			bad := func(fields ...rayslice.FieldError) *rayslice.Error { return problemOf(rayslice.Invalid(fields...)) }
 			p.Raise = Form{ID: "raise", Values: url.Values{"gib": {"many"}, "until": {"2020-01-01"}}, Problem: bad(
@@ -119,7 +124,7 @@ func rulesSamples() []Sample {
 	}
 	return []Sample{
 		{"rules", rules(func(*RulesPage) {})},
-		{"rules-saved", rules(func(p *RulesPage) { p.Saved = true })},
+		{"rules-saved", rules(func(p *RulesPage) { p.Saved, p.Rules = true, sampleRules() })},
 		{"rules-rejected", rules(func(p *RulesPage) {
 			p.Form.Values.Set("auto.gib", "lots")
 			p.Form.Values.Set("image_prefixes", "https://registry")
@@ -147,6 +152,9 @@ func sampleLog(now time.Time) []rayslice.AuditEntry {
 			Reason: rayslice.Reason{Code: rayslice.ReasonRaiseGranted, Args: Args{"gib": 16, "cards": 0, "until": "2026-03-07 23:59", "answer": "Half of it."}}},
 		{ID: 1204, At: now.AddDate(0, 0, -1), Actor: "Eve\r\nRoot approved", Action: "create", RequestID: id, Team: "vision", To: rayslice.StatePending},
 		{ID: 1203, At: now.AddDate(0, 0, -2), Actor: sampleLead.Name, Action: "name_deputy", Subject: "نور الهدى", Team: "vision", Reason: rayslice.Reason{Code: "deputy_named", Args: Args{"until": "2026-03-06"}}},
+		{ID: 1201, At: now.AddDate(0, 0, -2), Actor: sampleLead.Name, Action: "set_rules", Team: "vision", Reason: rayslice.Reason{Code: "rules_set", Args: Args{"rules": sampleRules()}}},
+		{ID: 1200, At: now.AddDate(0, 0, -2), Actor: sampleAdmin.Name, Action: "set_limit", Team: "vision",
+			Reason: rayslice.Reason{Code: rayslice.ReasonLimitSet, Args: Args{"gib": 80, "cards": 2, "was_gib": 64, "was_cards": 0, "note": "Two A100 for the new cluster"}}},
 		{ID: 1202, At: now.AddDate(0, 0, -2), Actor: strings.Repeat("Very long name ", 12), Action: "something_new", Team: strings.Repeat("x", 40)},
 	}
 }
@@ -155,7 +163,7 @@ func auditSamples() []Sample {
 	log := func(f Frame) AuditPage {
 		f.User = sampleAdmin
 		return AuditPage{Frame: at(f, "/admin/audit"), Path: "/admin/audit", Filter: Form{ID: "filter", Values: url.Values{}}, Teams: []string{"speech", "vision"},
-			Entries: sampleLog(f.Now), Pages: Pages{First: "/admin/audit", Next: "/admin/audit?after=1202"}, CSV: "/admin/audit.csv"}
+			Entries: sampleLog(f.Now), Pages: Pages{First: "/admin/audit", Next: "/admin/audit?after=1202"}, CSV: "/admin/audit.csv", Catalogue: SampleCatalogue()}
 	}
 	return []Sample{
 		{"audit", func(f Frame) templ.Component { return AuditView(log(f)) }},

@@ -26,10 +26,12 @@ type TeamPage struct {
 	GrantPages Pages
 	Raises     []rayslice.Raise // one page, the latest first
 	RaisePages Pages
-	Raise      Form   // gib, cards, until (a day), purpose
-	Deputy     Form   // user (id), until (a day)
-	Limit      Form   // gib, cards, note; for admins
-	Confirm    string // ?confirm= which question is asked, without JavaScript
+	Raise      Form             // gib, cards, until (a day), purpose
+	Deputy     Form             // user (id), until (a day)
+	Base       rayslice.Charge  // the base limit that holds now
+	Limit      Form             // gib, cards, note; for admins
+	Lowered    *rayslice.Charge // the base limit that an admin has to confirm; nil = none
+	Confirm    string           // ?confirm= which question is asked, without JavaScript
 }
 
 // TeamMember is a person of a team with every reason why they are one.
@@ -41,8 +43,13 @@ type TeamMember struct {
 // ParseRaise reads the form that asks for more quota.
 func ParseRaise(team string, values url.Values) (rayslice.RaiseDraft, error) {
 	r := formReader{values: values}
-	d := rayslice.RaiseDraft{Team: team, Charge: r.charge(""), Until: r.day("until"), Purpose: r.text("purpose")}
+	d := rayslice.RaiseDraft{Team: team, Charge: r.more(), Until: r.day("until"), Purpose: r.text("purpose")}
 	return d, rayslice.Invalid(r.bad...)
+}
+
+// more reads how much more somebody asks for: an empty input asks for none of it.
+func (r *formReader) more() rayslice.Charge {
+	return rayslice.Charge{GiB: r.number("gib", 0), Cards: r.number("cards", 0)}
 }
 
 // ParseLimit reads the form that sets a team's base limit.
@@ -66,15 +73,8 @@ func ParseDeputy(values url.Values) (user int64, until time.Time, err error) {
 }
 
 // LimitValues returns the form that sets a team's base limit as it begins: with the one that holds now.
-func LimitValues(grants []rayslice.Grant) url.Values {
-	values := url.Values{}
-	for _, g := range grants {
-		if g.Base && g.Ended.IsZero() {
-			values.Set("gib", strconv.Itoa(g.Charge.GiB))
-			values.Set("cards", strconv.Itoa(g.Charge.Cards))
-		}
-	}
-	return values
+func LimitValues(base rayslice.Charge) url.Values {
+	return url.Values{"gib": {digits(base.GiB)}, "cards": {digits(base.Cards)}}
 }
 
 func (p TeamPage) path(rest ...string) string {
@@ -92,6 +92,9 @@ func (p TeamPage) confirmations() []Confirmation {
 			ID: id, Link: p.path() + "?confirm=" + id, Back: p.path(), Action: p.path(action...),
 			Heading: heading, Text: text, Button: button, Keep: p.Locale.T("confirm_keep"),
 		})
+	}
+	if p.Lowered != nil {
+		all = append(all, p.lowering(*p.Lowered))
 	}
 	for _, r := range p.Raises {
 		if p.canLead() && r.State == rayslice.RaisePending {
@@ -112,6 +115,35 @@ func (p TeamPage) confirmations() []Confirmation {
 		}
 	}
 	return all
+}
+
+// LowersLimit reports whether a new base limit would be one to ask about: below what is in use, or nothing where there was
+// something.
+func (p TeamPage) LowersLimit(base rayslice.Charge) bool {
+	limit, used := p.limitWith(base), p.Quota.Used
+	return limit.GiB < used.GiB || limit.Cards < used.Cards || limit.GiB == 0 && p.Quota.Limit.GiB > 0 || limit.Cards == 0 && p.Quota.Limit.Cards > 0
+}
+
+// limitWith is the team's limit with another base: raises stay on top of it.
+func (p TeamPage) limitWith(base rayslice.Charge) rayslice.Charge {
+	return rayslice.Charge{GiB: p.Quota.Limit.GiB - p.Base.GiB + base.GiB, Cards: p.Quota.Limit.Cards - p.Base.Cards + base.Cards}
+}
+
+// lowering asks whether a base limit is to be as low as that.
+func (p TeamPage) lowering(base rayslice.Charge) Confirmation {
+	limit, used := p.limitWith(base), p.Quota.Used
+	text := p.Locale.T("end_grant_text", Args{"GiB": limit.GiB, "Cards": limit.Cards})
+	if limit.GiB == 0 || limit.Cards == 0 {
+		text += " " + p.Locale.T("limit_nothing")
+	}
+	if limit.GiB < used.GiB || limit.Cards < used.Cards {
+		text += " " + p.Locale.T("limit_in_use", Args{"Amount": limitAmount(p.Locale, used)})
+	}
+	return Confirmation{
+		ID: "limit", Back: p.path(), Action: p.path("limit"), Heading: p.Locale.T("limit_ask", Args{"Team": p.Team.Name}), Text: text,
+		Button: p.Locale.T("limit_button"), Keep: p.Locale.T("confirm_keep"),
+		Hidden: [][2]string{{"gib", digits(base.GiB)}, {"cards", digits(base.Cards)}, {"note", p.Limit.Get("note")}, {"confirm", "limit"}},
+	}
 }
 
 // endGrantText says what the limit is afterwards, and that nothing is stopped where more is in use.

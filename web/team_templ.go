@@ -1920,11 +1920,11 @@ func raiseForm(p TeamPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numberInput(p.Locale, p.Raise, "gib", p.Locale.T("label_more_gib"), "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numberInput(p.Locale, p.Raise, "gib", p.Locale.T("label_more_gib"), p.Locale.T("hint_none")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numberInput(p.Locale, p.Raise, "cards", p.Locale.T("label_more_cards"), "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numberInput(p.Locale, p.Raise, "cards", p.Locale.T("label_more_cards"), p.Locale.T("hint_none")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
