@@ -217,7 +217,7 @@ func TestPurposeIsNeededForALead(t *testing.T) {
 		draft := storetest.Draft(2, 8)
 		draft.Purpose = ""
 		_, err := s.CreateRequest(t.Context(), people.Ada, draft, "")
-		wantField(t, err, "purpose", rayslice.CodeRequired)
+		wantField(t, err, "purpose", rayslice.CodePurposeNeeded)
 		if why, err := s.WouldDecide(t.Context(), people.Ada, draft); err != nil || why.Code != rayslice.ReasonNeedsLeadGiB {
 			t.Errorf("the preview says %v, %v", why, err)
 		}
@@ -234,7 +234,7 @@ func TestPurposeIsNeededForALead(t *testing.T) {
 	draft := storetest.Draft(3, 8)
 	draft.Purpose = ""
 	_, err := s.ResendRequest(t.Context(), people.Ada, r.ID, r.Revision, draft, "")
-	wantField(t, err, "purpose", rayslice.CodeRequired)
+	wantField(t, err, "purpose", rayslice.CodePurposeNeeded)
 	why, err := s.WouldDecideAgain(t.Context(), people.Ada, storetest.Draft(1, 8), r.ID)
 	if err != nil || why.Code != rayslice.ReasonAutoApproved {
 		t.Errorf("in its own place it would be %v (%v), want it to start at once", why, err)
