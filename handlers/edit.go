@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"context"
 	"crypto/rand"
 	"net/http"
 	"net/url"
@@ -149,29 +148,8 @@ func (s *Server) resend(c echo.Context, request rayslice.Request, form web.Reque
 	if err != nil {
 		return err
 	}
-	return s.sendAgain(ctx, user(c), request.ID, seen, draft, reply)
-}
-
-// sendAgain sends a request again and makes sure that the answer went with it: the store takes the same draft twice for one
-// and keeps what was said first.
-func (s *Server) sendAgain(ctx context.Context, actor rayslice.User, id string, seen int, draft rayslice.RequestDraft, reply string) error {
-	if _, err := s.config.Store.ResendRequest(ctx, actor, id, seen, draft, reply); err != nil || reply == "" {
-		return err
-	}
-	audit, err := s.config.Store.Audit(ctx, actor, id)
-	if err != nil {
-		return err
-	}
-	said := ""
-	for _, e := range audit {
-		if e.Action == "resend" {
-			said, _ = e.Reason.Args["answer"].(string)
-		}
-	}
-	if said != reply {
-		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}
-	}
-	return nil
+	_, err = s.config.Store.ResendRequest(ctx, user(c), request.ID, seen, draft, reply)
+	return err
 }
 
 // replyToLead answers a lead's question and sends the request again as it is.
@@ -193,7 +171,7 @@ func (s *Server) replyToLead(c echo.Context) error {
 		err = decidedAlready(request)
 	}
 	if err == nil {
-		err = s.sendAgain(c.Request().Context(), user(c), request.ID, seen, request.Draft, reply)
+		_, err = s.config.Store.ResendRequest(c.Request().Context(), user(c), request.ID, seen, request.Draft, reply)
 	}
 	if err == nil {
 		return c.Redirect(http.StatusSeeOther, "/clusters/"+request.ID)

@@ -161,10 +161,13 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 		return r, errTeamUnknown
 	}
 	if err := stillUndecided(r, revision); err != nil {
-		if r.Revision == revision+1 && sameDraft(r.Draft, draft) && saidSo(ctx, tx, r, reply) {
-			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
+		if r.Revision != revision+1 || !sameDraft(r.Draft, draft) {
+			return r, err
 		}
-		return r, err
+		if !saidSo(ctx, tx, r, reply) {
+			return r, &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}
+		}
+		return r, nil // sent twice, or tried again after the connection was lost in COMMIT
 	}
 	rules, err := checkedRules(ctx, tx, draft)
 	if err != nil {

@@ -319,7 +319,7 @@ func TestAskedAgain(t *testing.T) {
 	if err := resend("For the paper."); err != nil {
 		t.Errorf("the same reply twice: %v", err)
 	}
-	if e := refusal(t, resend("For fun."), rayslice.KindConflict); e.Code != "revision_changed" {
+	if e := refusal(t, resend("For fun."), rayslice.KindConflict); e.Code != "answered_already" {
 		t.Errorf("another reply: %v", e)
 	}
 }
