@@ -76,7 +76,7 @@ func tooManyRequests() error {
 func (s *Server) limitUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, key := c.Request(), strconv.FormatInt(user(c).ID, 10)
-		allowed := true
+		var allowed bool
 		switch {
 		case !safeMethod(r.Method):
 			allowed = s.limits.changes.allow(key) && (!isAPI(r) || s.limits.api.allow(key))

@@ -21,8 +21,8 @@ const quotaSettles = time.Second
 
 // Kubernetes limits extended resources by what is requested of them and in no other way.
 const (
-	quotaGPUMem = corev1.ResourceName("requests." + ResourceGPUMem)
-	quotaGPU    = corev1.ResourceName("requests." + ResourceGPU)
+	quotaGPUMem = "requests." + ResourceGPUMem
+	quotaGPU    = "requests." + ResourceGPU
 )
 
 // NamespaceQuota returns the ResourceQuota that backs a team's quota against pods made without the portal. It is pure.
