@@ -108,7 +108,7 @@ func (b *benchmark) describe(ctx context.Context, report *bench.Report) error {
 	report.Set("pods", b.Pods)
 	report.Set("QPS", "200, the portal's default")
 	report.Set("burst", "400, the portal's default")
-	report.Set("GOGC", cmp.Or(os.Getenv("GOGC"), "50, the portal's default"))
+	report.Set("GOGC", cmp.Or(os.Getenv("GOGC"), "40, the portal's default"))
 	report.Set("GOMEMLIMIT", orDefault(os.Getenv("GOMEMLIMIT")))
 	return err
 }

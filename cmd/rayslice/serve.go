@@ -42,7 +42,7 @@ type portal struct {
 func serve(ctx context.Context, config Config, logger *slog.Logger) error {
 	klog.SetSlogLogger(logger) // client-go's own lines
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // most of the heap are caches that live long; make bench-memory measures it
+		debug.SetGCPercent(40) // most of the heap are caches that live long; make bench-memory measures it
 	}
 	p := &portal{config: config, logger: logger}
 	if err := checkPersonas(config); err != nil {
