@@ -275,7 +275,7 @@ func TestTheAuditLogSaysWhatWasSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := p.as(p.Lea).get("/teams/vision/audit").want(http.StatusOK).page().Find("tbody").Text()
-	for _, want := range []string{"up to 8 GiB and up to 12 h starts at once", "30 GiB and 1 whole cards, before 24 GiB and 2 whole cards: “spring”"} {
+	for _, want := range []string{"up to 8 GiB and up to 12 h starts at once", "Before: ", "30 GiB and 1 whole cards, before 24 GiB and 2 whole cards: “spring”"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log does not say %q: %s", want, text)
 		}

@@ -45,12 +45,24 @@ func entryText(p AuditPage, e rayslice.AuditEntry) string {
 	if e.Reason.Code != "rules_set" {
 		return p.Locale.Reason(e.Reason)
 	}
-	raw, err := json.Marshal(e.Reason.Args["rules"])
-	var rules rayslice.Rules
-	if e.Reason.Args["rules"] == nil || err != nil || json.Unmarshal(raw, &rules) != nil {
+	text, ok := rulesOf(p, e.Reason.Args["rules"])
+	if !ok {
 		return p.Locale.Reason(e.Reason)
 	}
-	return strings.Join(rulesText(p.Locale, rules, p.Catalogue), " ")
+	if before, ok := rulesOf(p, e.Reason.Args["before"]); ok {
+		text += " " + p.Locale.T("rules_before", Args{"Rules": before})
+	}
+	return text
+}
+
+// rulesOf reads rules as an entry keeps them, in the words of their team's page.
+func rulesOf(p AuditPage, kept any) (string, bool) {
+	raw, err := json.Marshal(kept)
+	var rules rayslice.Rules
+	if kept == nil || err != nil || json.Unmarshal(raw, &rules) != nil {
+		return "", false
+	}
+	return strings.Join(rulesText(p.Locale, rules, p.Catalogue), " "), true
 }
 
 func actionTone(action string) string {
