@@ -114,7 +114,7 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 		}
 	}
 	var created rayslice.Request
-	changes, err := s.attempt(ctx, func(tx pgx.Tx) error {
+	err = s.tryTx(ctx, func(tx pgx.Tx) error {
 		why, err := decide(ctx, tx, r, n.actor.ID, n.draft, n.id)
 		if err != nil {
 			return err
@@ -132,9 +132,6 @@ func (s *Store) createRequest(ctx context.Context, n newcomer) (rayslice.Request
 		}
 		return tellWaiting(ctx, tx, n.id, moved{team: n.draft.Team, name: n.draft.Name, ownerID: n.actor.ID, owner: n.actor.Name}, why)
 	})
-	if err == nil {
-		err = s.announce(ctx, changes)
-	}
 	return created, err
 }
 

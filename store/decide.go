@@ -48,11 +48,15 @@ func decideRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	if err != nil {
 		return r, err
 	}
-	if err := stillUndecided(r, d.Revision); err != nil {
-		if d.MadeOf(r) && decidedBy(ctx, tx, actor, r) {
-			return r, nil // sent twice, or tried again after the connection was lost in COMMIT
+	if late := stillUndecided(r, d.Revision); late != nil {
+		if !d.MadeOf(r) {
+			return r, late
 		}
-		return r, err
+		mine, err := decidedBy(ctx, tx, actor, r)
+		if err == nil && !mine {
+			err = late
+		}
+		return r, err // nil: sent twice, or tried again after the connection was lost in COMMIT
 	}
 	if d.Terms != nil {
 		if err := grantLess(ctx, tx, r, *d.Terms); err != nil {
@@ -89,9 +93,8 @@ func rightsNow(ctx context.Context, tx pgx.Tx, actor rayslice.User) (rayslice.Us
 }
 
 // decidedBy reports whether the latest decision about a request is the actor's.
-func decidedBy(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) bool {
-	var mine bool
-	err := tx.QueryRow(ctx, `
+func decidedBy(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) (mine bool, err error) {
+	err = tx.QueryRow(ctx, `
 		SELECT
 			actor_id = $2
 		FROM audit
@@ -99,7 +102,7 @@ func decidedBy(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.R
 			AND action IN ('approve', 'return', 'reject')
 		ORDER BY id DESC
 		LIMIT 1`, r.ID, actor.ID).Scan(&mine)
-	return err == nil && mine
+	return mine, err
 }
 
 // stillUndecided refuses a decision that comes too late, or that is about something else by now.
@@ -160,14 +163,15 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	case draft.Team != r.Team:
 		return r, errTeamUnknown
 	}
-	if err := stillUndecided(r, revision); err != nil {
+	if late := stillUndecided(r, revision); late != nil {
 		if r.Revision != revision+1 || !sameDraft(r.Draft, draft) {
-			return r, err
+			return r, late
 		}
-		if !saidSo(ctx, tx, r, reply) {
-			return r, &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}
+		said, err := lastReply(ctx, tx, r)
+		if err == nil && said != reply {
+			err = &rayslice.Error{Kind: rayslice.KindConflict, Code: "answered_already"}
 		}
-		return r, nil // sent twice, or tried again after the connection was lost in COMMIT
+		return r, err // nil: sent twice, or tried again after the connection was lost in COMMIT
 	}
 	rules, err := checkedRules(ctx, tx, draft)
 	if err != nil {
@@ -189,17 +193,16 @@ func resendRequest(ctx context.Context, tx pgx.Tx, actor rayslice.User, id strin
 	return request(ctx, tx, id)
 }
 
-// saidSo reports whether the request was last sent with that reply.
-func saidSo(ctx context.Context, tx pgx.Tx, r rayslice.Request, reply string) bool {
-	var said string
-	err := tx.QueryRow(ctx, `
+// lastReply returns the reply that the request was last sent with again.
+func lastReply(ctx context.Context, tx pgx.Tx, r rayslice.Request) (said string, err error) {
+	err = tx.QueryRow(ctx, `
 		SELECT
 			coalesce(reason -> 'args' ->> 'answer', '')
 		FROM audit
 		WHERE request_id = $1 AND action = 'resend'
 		ORDER BY id DESC
 		LIMIT 1`, r.ID).Scan(&said)
-	return err == nil && said == reply
+	return said, err
 }
 
 func sameDraft(a, b rayslice.RequestDraft) bool {

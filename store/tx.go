@@ -22,13 +22,16 @@ const maxTries = 5
 // (serialization, deadlock, lock timeout) or the connection was lost, also in the middle of COMMIT. So fn must be right
 // when an earlier try of the same call has been committed after all, and must do nothing outside the transaction.
 func (s *Store) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return s.retry(ctx, func() error {
-		changes, err := s.attempt(ctx, fn)
-		if err != nil {
-			return err
-		}
-		return s.announce(ctx, changes)
-	})
+	return s.retry(ctx, func() error { return s.tryTx(ctx, fn) })
+}
+
+// tryTx is one try of inTx: what fn announces is announced when the transaction has been committed.
+func (s *Store) tryTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	changes, err := s.attempt(ctx, fn)
+	if err != nil {
+		return err
+	}
+	return s.announce(ctx, changes)
 }
 
 // retry tries again what inTx tries again.
