@@ -93,14 +93,11 @@ func (s *Server) adminTeams(c echo.Context) (web.AdminTeamsPage, error) {
 	for _, t := range found[begin:end] {
 		p.Rows = append(p.Rows, web.AdminTeamRow{Team: t, Quota: quotaOf(quotas, t.Name)})
 	}
-	rest := without(query, "cursor")
-	if after != "" {
-		p.Pages.First = withQuery("/admin/teams", rest)
-	}
+	next := ""
 	if end < len(found) {
-		rest.Set("cursor", found[end].Name)
-		p.Pages.Next = withQuery("/admin/teams", rest)
+		next = found[end].Name
 	}
+	p.Pages = pages("/admin/teams", query, "cursor", next)
 	return p, nil
 }
 
@@ -165,7 +162,7 @@ func (s *Server) showAdminRaises(c echo.Context) error {
 	}
 	return page(c, http.StatusOK, web.AdminRaisesView(web.AdminRaisesPage{
 		Frame: frame, State: string(filter.State), Team: filter.Team, Teams: teamsOf(quotas),
-		Raises: found.Raises, Pages: pages(c, "after", after, found.Next),
+		Raises: found.Raises, Pages: pages("/admin/raises", c.QueryParams(), "after", rowID(found.Next)),
 	}))
 }
 

@@ -122,14 +122,7 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 
 // addressApprovals fills in where the page's links lead.
 func addressApprovals(p *web.ApprovalsPage, query url.Values, next string) {
-	if query.Get("cursor") != "" {
-		p.First = withQuery("/approvals", without(query, "cursor"))
-	}
-	if next != "" {
-		further := without(query, "cursor")
-		further.Set("cursor", next)
-		p.Next = withQuery("/approvals", further)
-	}
+	p.Pages = pages("/approvals", query, "cursor", next)
 	if !p.Filter.Decided {
 		shown := make([]string, len(p.Rows))
 		for i, row := range p.Rows {

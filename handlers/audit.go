@@ -72,7 +72,7 @@ func (s *Server) auditPage(c echo.Context) (web.AuditPage, int, error) {
 		visitOf(c).failure, p.Filter.Problem = bad, problem
 		return p, status, nil
 	}
-	p.Entries, p.Pages = found.Entries, pages(c, "after", filter.After, found.Next)
+	p.Entries, p.Pages = found.Entries, pages(p.Path, query, "after", rowID(found.Next))
 	p.CSV = withQuery(p.Path+".csv", without(query, "after"))
 	return p, http.StatusOK, nil
 }

@@ -36,14 +36,7 @@ func (s *Server) showNotifications(c echo.Context) error {
 		return err
 	}
 	p := web.NotificationsPage{Frame: frame, Notices: found.Notices, UnreadOnly: filter.Unread}
-	if filter.Before != 0 {
-		p.First = withQuery(notificationsPath, without(query, "before"))
-	}
-	if found.Next != 0 {
-		next := without(query, "before")
-		next.Set("before", strconv.FormatInt(found.Next, 10))
-		p.Next = withQuery(notificationsPath, next)
-	}
+	p.Pages = pages(notificationsPath, query, "before", rowID(found.Next))
 	return page(c, http.StatusOK, web.NotificationsView(p))
 }
 

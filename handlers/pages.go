@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -126,6 +127,28 @@ func withQuery(path string, query url.Values) string {
 		return path
 	}
 	return path + "?" + query.Encode()
+}
+
+// pages returns the addresses around one page of a list, whose place stands in the given parameter; next is the place of the
+// page after it, "" = there is none. The rest of the query stays as it is.
+func pages(path string, query url.Values, place, next string) (p web.Pages) {
+	rest := without(query, place)
+	if query.Get(place) != "" {
+		p.First = withQuery(path, rest)
+	}
+	if next != "" {
+		rest.Set(place, next)
+		p.Next = withQuery(path, rest)
+	}
+	return p
+}
+
+// rowID returns a place that is the id of a row, "" for 0.
+func rowID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatInt(id, 10)
 }
 
 // without returns a copy of the query that lacks one parameter.

@@ -30,14 +30,7 @@ func (s *Server) showPeople(c echo.Context) error {
 	for _, person := range found.People {
 		p.People = append(p.People, personOf(person))
 	}
-	if query.Get("cursor") != "" {
-		p.First = withQuery("/admin/people", without(query, "cursor"))
-	}
-	if found.Next != "" {
-		next := without(query, "cursor")
-		next.Set("cursor", found.Next)
-		p.Next = withQuery("/admin/people", next)
-	}
+	p.Pages = pages("/admin/people", query, "cursor", found.Next)
 	return page(c, http.StatusOK, web.PeopleView(p))
 }
 

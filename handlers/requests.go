@@ -67,17 +67,9 @@ func (s *Server) clusterList(c echo.Context) (web.ClusterList, error) {
 		return web.ClusterList{}, err
 	}
 	p := web.ClusterList{
-		Frame: frame, Rows: rows, Quotas: quotas, Teams: teamsOf(quotas),
+		Frame: frame, Rows: rows, Quotas: quotas, Teams: teamsOf(quotas), Pages: pages("/clusters", query, "cursor", found.Next),
 		Filter: web.ListFilter{State: query.Get("state"), Team: query.Get("team"), Search: query.Get("q"), Mine: query.Get("mine") == "1"},
 		Stream: withQuery("/clusters/events", query),
-	}
-	if query.Get("cursor") != "" {
-		p.First = withQuery("/clusters", without(query, "cursor"))
-	}
-	if found.Next != "" {
-		next := without(query, "cursor")
-		next.Set("cursor", found.Next)
-		p.Next = withQuery("/clusters", next)
 	}
 	return p, nil
 }

@@ -82,7 +82,7 @@ func (s *Server) readTeamGrants(ctx context.Context, c echo.Context, actor raysl
 		return err
 	}
 	live, err := s.config.Store.Grants(ctx, actor, p.Team.Name)
-	p.Grants, p.GrantPages = history.Grants, pages(c, "grants", after, history.Next)
+	p.Grants, p.GrantPages = history.Grants, teamPages(c, p.Team.Name, "grants", history.Next)
 	for _, g := range live {
 		if g.Base {
 			p.Base = g.Charge
@@ -98,7 +98,7 @@ func (s *Server) readTeamRaises(ctx context.Context, c echo.Context, actor raysl
 		return err
 	}
 	found, err := s.config.Store.Raises(ctx, actor, store.RaiseFilter{Team: p.Team.Name, After: after, Limit: partLength})
-	p.Raises, p.RaisePages = found.Raises, pages(c, "raises", after, found.Next)
+	p.Raises, p.RaisePages = found.Raises, teamPages(c, p.Team.Name, "raises", found.Next)
 	return err
 }
 
@@ -115,18 +115,10 @@ func number(query url.Values, name string) (int64, error) {
 	return n, nil
 }
 
-// pages returns the addresses around one page of a list, whose place stands in the given parameter. The rest of the address
-// stays as it is.
-func pages(c echo.Context, name string, after, next int64) (p web.Pages) {
-	path, query := c.Request().URL.Path, without(without(c.QueryParams(), name), "confirm")
-	if after != 0 {
-		p.First = withQuery(path, query)
-	}
-	if next != 0 {
-		query.Set(name, strconv.FormatInt(next, 10))
-		p.Next = withQuery(path, query)
-	}
-	return p
+// teamPages returns the addresses around one part of a team's page. They lead to the page also where a form was answered
+// with it, and no longer to what was about to be confirmed.
+func teamPages(c echo.Context, team, place string, next int64) web.Pages {
+	return pages("/teams/"+team, without(c.QueryParams(), "confirm"), place, rowID(next))
 }
 
 // idOf returns the number in the path. What cannot be an id is not found, like an id that does not exist.

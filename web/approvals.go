@@ -16,6 +16,7 @@ import (
 // Forms: POST /approvals/ID decides one, POST /approvals several at once.
 type ApprovalsPage struct {
 	Frame
+	Pages
 	Catalogue rayslice.Catalogue
 	Filter    ApprovalsFilter
 	Teams     []string // to choose from in the filter
@@ -28,8 +29,6 @@ type ApprovalsPage struct {
 	Together  rayslice.FitResult // of all that can be decided on the page, at once
 	Crowded   rayslice.FitResult // of what was approved at once
 	News      ApprovalNews
-	First     string // address of the first page; "" = this is it
-	Next      string // address of the next page; "" = no more
 	Stream    string // address of the event stream; "" = the page does not refresh itself
 }
 

@@ -15,10 +15,9 @@ import (
 // Form: POST /notifications/read with id (one or more) or up_to (all that old), and next.
 type NotificationsPage struct {
 	Frame
+	Pages
 	Notices    []rayslice.Notice // newest first
 	UnreadOnly bool              // ?unread=1
-	First      string            // address of the first page; "" = this is it
-	Next       string            // address of the next page; "" = no more
 }
 
 // NotificationSettingsPage is the form about how the user wants to be told.

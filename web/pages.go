@@ -62,12 +62,11 @@ type ListFilter struct {
 // ClusterList shows the clusters a person may see.
 type ClusterList struct {
 	Frame
+	Pages
 	Filter ListFilter
 	Teams  []string // to choose from in the filter
 	Rows   []ClusterRow
 	Quotas []rayslice.Quota // of the user's teams
-	First  string           // address of the first page; "" = this is it
-	Next   string           // address of the next page; "" = no more
 	Stream string           // address of the event stream; "" = the list does not refresh itself
 }
 

@@ -27,11 +27,10 @@ type PeopleFilter struct {
 // PeoplePage lists people for an admin.
 type PeoplePage struct {
 	Frame
+	Pages
 	Filter PeopleFilter
 	Teams  []string
 	People []Person
-	First  string // address of the first page; "" = this is it
-	Next   string // address of the next page; "" = no more
 }
 
 // PersonPage is one person for an admin.

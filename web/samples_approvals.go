@@ -104,7 +104,7 @@ func approvalSamples() []Sample {
 			return ApprovalsView(p)
 		}},
 		{"approvals-decided", func(f Frame) templ.Component {
-			return ApprovalsView(ApprovalsPage{Frame: leadFrame(f, "/approvals?decided=1"), Catalogue: SampleCatalogue(), Filter: ApprovalsFilter{Decided: true}, Rows: sampleDecided(f.Now), Next: "/approvals?decided=1&cursor=abc"})
+			return ApprovalsView(ApprovalsPage{Frame: leadFrame(f, "/approvals?decided=1"), Catalogue: SampleCatalogue(), Filter: ApprovalsFilter{Decided: true}, Rows: sampleDecided(f.Now), Pages: Pages{Next: "/approvals?decided=1&cursor=abc"}})
 		}},
 		{"approvals-decided-empty", func(f Frame) templ.Component {
 			return ApprovalsView(ApprovalsPage{Frame: leadFrame(f, "/approvals?decided=1"), Filter: ApprovalsFilter{Decided: true}})
