@@ -92,16 +92,20 @@ func rightsNow(ctx context.Context, tx pgx.Tx, actor rayslice.User) (rayslice.Us
 	return actor, err
 }
 
-// decidedBy reports whether the latest decision about a request is the actor's.
+// decidedBy reports whether the latest decision about a request is the actor's. The portal's own, like an approval at once,
+// has no actor.
 func decidedBy(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) (mine bool, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT
-			actor_id = $2
-		FROM audit
-		WHERE request_id = $1
-			AND action IN ('approve', 'return', 'reject')
-		ORDER BY id DESC
-		LIMIT 1`, r.ID, actor.ID).Scan(&mine)
+			coalesce((
+				SELECT
+					actor_id = $2
+				FROM audit
+				WHERE request_id = $1
+					AND action IN ('approve', 'return', 'reject')
+				ORDER BY id DESC
+				LIMIT 1
+			), false)`, r.ID, actor.ID).Scan(&mine)
 	return mine, err
 }
 
