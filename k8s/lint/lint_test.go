@@ -70,11 +70,17 @@ spec:
 // change replaces parts of the sound cluster, old and new by turns.
 func change(t *testing.T, parts ...string) string {
 	t.Helper()
-	text := sound
-	for i := 0; i+1 < len(parts); i += 2 {
-		if !strings.Contains(text, parts[i]) {
+	for i := 0; i < len(parts); i += 2 {
+		if before := changed(parts[:i]); !strings.Contains(before, parts[i]) {
 			t.Fatalf("nothing to replace: %q", parts[i])
 		}
+	}
+	return changed(parts)
+}
+
+func changed(parts []string) string {
+	text := sound
+	for i := 0; i+1 < len(parts); i += 2 {
 		text = strings.Replace(text, parts[i], parts[i+1], 1)
 	}
 	return text
