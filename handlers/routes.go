@@ -39,6 +39,8 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters", s.showClusters, signedIn...)
 	get("/clusters/events", s.streamClusters, signedIn...)
 	get("/clusters/new", s.newRequest, signedIn...)
+	get("/clusters/import", s.showImport, signedIn...)
+	e.POST("/clusters/import", s.importYAML, signedIn...)
 	e.POST("/clusters/preview", s.previewRequest, mayRequest...)
 	e.POST("/clusters", s.createRequest, mayRequest...)
 	get("/clusters/:id", s.showRequest, signedIn...)
@@ -104,6 +106,7 @@ func (s *Server) routes() *echo.Echo {
 	e.PUT("/api/v1/requests/:id", s.apiResendRequest, mayRequest...)
 	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
 	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
+	e.POST("/api/v1/lint", s.apiLint, signedIn...)
 	return e
 }
 

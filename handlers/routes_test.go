@@ -36,6 +36,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /clusters/new":        {signIn, 200, 200, 200, 200, 200, 200},
 		"GET /clusters/events":     {signIn, 200, 200, 200, 200, 200, 200},
 		"POST /clusters":           {signIn, 422, 422, 422, 422, 403, 422}, // an empty form
+		"GET /clusters/import":     {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /clusters/import":    {signIn, 422, 422, 422, 422, 422, 422}, // an empty form
 		"POST /clusters/preview":   {signIn, 422, 422, 422, 422, 403, 422},
 		"GET /clusters/:id":        {signIn, 200, 404, 200, 200, 200, 200},
 		"GET /clusters/:id/events": {signIn, 200, 404, 200, 200, 200, 200},
@@ -96,6 +98,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
+		"POST /api/v1/lint":                  {401, 415, 415, 415, 415, 415, 415},
 		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415, 415, 403, 403},
 	}
 	p := open(t)

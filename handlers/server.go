@@ -27,6 +27,7 @@ type Config struct {
 	Sessions       *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
 	Catalogue      rayslice.Catalogue                     // what may be asked for
 	Render         func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
+	Lint           Linter                                 // looks at YAML that people bring
 	Health         func() Health                          // optional: what the cluster side says about itself
 	Metrics        *prometheus.Registry                   // served at /metrics
 	Logger         *slog.Logger

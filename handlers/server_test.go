@@ -66,7 +66,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	}
 	t.Cleanup(sessions.Close)
 	config := Config{
-		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Metrics: prometheus.NewRegistry(),
+		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Lint: testLinter(), Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Demo:   true, Version: "test", PublicURL: "http://portal.example",
 		Unlimited: true, // TestLimits has the real ones

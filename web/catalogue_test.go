@@ -165,6 +165,10 @@ func addComputedKeys(wanted map[string]string) {
 	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	add("label_", "reply", "ids", "verdict", "revision")
+	add("lint_", rayslice.FindingCodes()...)
+	add("remedy_", rayslice.FindingCodes()...)
+	add("severity_", string(rayslice.SeverityError), string(rayslice.SeverityWarning))
+	add("type_", "text", "bool", "int", "number", "map", "list", "quantity", "null")
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.

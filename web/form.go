@@ -134,8 +134,11 @@ func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) Reques
 
 func groupFormFrom(g rayslice.Group) GroupForm {
 	f := GroupForm{Size: SizeCPU, Workers: strconv.Itoa(g.Workers), CPU: strconv.Itoa(g.CPU), MemoryGiB: strconv.Itoa(g.MemoryGiB), Spread: g.Spread}
-	if !g.IsZero() {
+	switch {
+	case !g.IsZero():
 		f.Size = sizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
+	case g.Slice != (rayslice.Slice{}): // a slice that no pool has: somebody has to choose
+		f.Size = ""
 	}
 	if g.Cards > 1 {
 		f.Cards = strconv.Itoa(g.Cards)

@@ -32,6 +32,7 @@ func Samples() []Sample {
 	all := signInSamples()
 	all = append(all, listSamples()...)
 	all = append(all, formSamples()...)
+	all = append(all, importSamples()...)
 	all = append(all, requestSamples()...)
 	all = append(all, approvalSamples()...)
 	all = append(all, decisionSamples()...)

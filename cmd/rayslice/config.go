@@ -88,6 +88,7 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the portal."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up, down or print its version."`
 	Render  renderCommand  `cmd:"" help:"Print the RayCluster that a request becomes, and apply nothing."`
+	Lint    lintCommand    `cmd:"" help:"Say what is wrong with the slices of RayClusters in YAML files, and mend it."`
 	Demo    demoCommand    `cmd:"" help:"Run the portal on the sandbox: a real control plane with a simulated GPU fleet, and its own Postgres."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -103,6 +104,12 @@ type migrateCommand struct {
 type renderCommand struct {
 	File          string `short:"f" required:"" type:"existingfile" help:"YAML or JSON file with the request, as the API takes it."`
 	KubeNamespace string `short:"n" name:"kube-namespace" default:"default" help:"Kubernetes namespace of the RayCluster; the portal takes the team's."`
+}
+
+type lintCommand struct {
+	Files []string `arg:"" name:"file" help:"YAML or JSON files with RayClusters, RayJobs or RayServices; - reads standard input."`
+	Fix   bool     `help:"Mend what can be mended, in the files; standard input is printed mended."`
+	JSON  bool     `name:"json" help:"Print findings as JSON, one a line."`
 }
 
 type demoCommand struct {

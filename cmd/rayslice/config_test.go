@@ -121,7 +121,7 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "down"}, {"migrate", "version"}, {"render", "-f", file}, {"demo"}, {"version"}} {
+	for _, args := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "down"}, {"migrate", "version"}, {"render", "-f", file}, {"lint", "-"}, {"lint", "--fix", "--json", file, file}, {"demo"}, {"version"}} {
 		if _, err := parse(t, nil, args...); err != nil {
 			t.Errorf("rayslice %s: %v", strings.Join(args, " "), err)
 		}

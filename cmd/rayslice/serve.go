@@ -103,6 +103,7 @@ func (p *portal) open(ctx context.Context) error {
 	p.handler, err = handlers.New(handlers.Config{
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
+		Lint:   linter(catalogue),
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 		TrustedProxies: p.config.TrustedProxies,
 		Mail:           p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
