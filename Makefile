@@ -35,6 +35,11 @@ test: build sandbox ## run every test, on a sandbox with a Postgres that it star
 test-fast: ## run the tests that need neither Postgres nor the sandbox
 	go test ./...
 
+.PHONY: test-ray
+test-ray: ## run the probe through the Jobs API of a real Ray from PyPI, with a stand-in for the GPU driver
+	@.ci/install compiler python
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -run RealRay ./k8s/probe
+
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
 	$(LINT) run --allow-parallel-runners

@@ -17,7 +17,7 @@ import (
 	"github.com/rayslice/rayslice/sandbox/stubgpu"
 )
 
-//go:embed shim
+//go:embed all:shim
 var shim embed.FS
 
 // A Machine is a folder in which jobs of simulated clusters really run, with a driver for the simulated cards. The zero
@@ -113,7 +113,7 @@ func (m Machine) environment(n rayNode) (map[string]string, error) {
 			}
 		}
 	}
-	if m.broken != nil || n.cards == nil {
+	if m.broken != nil || len(n.cards) == 0 {
 		return env, nil
 	}
 	limit := n.settings(filepath.Join(m.dir, "cards"))
