@@ -89,7 +89,7 @@ func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requ
 					started_at,
 					pods
 				)
-				VALUES ($1, $2, now(), $3)
+				VALUES ($1, $2, now(), coalesce($3, '{}'))
 				ON CONFLICT (request_id) WHERE ended_at IS NULL DO UPDATE
 				SET
 					started_at = coalesce(verifications.started_at, now()),
