@@ -1,6 +1,9 @@
 package rayslice
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Enforcement is the verdict of one verification of one worker.
 type Enforcement string
@@ -68,20 +71,33 @@ const (
 	CheckPassed       CheckResult = "pass"
 	CheckFailed       CheckResult = "fail"
 	CheckInconclusive CheckResult = "inconclusive"
-	CheckSkipped      CheckResult = "skipped" // not made; the reason says why
+	CheckSkipped      CheckResult = "skipped"  // not made; the reason says why
+	CheckReported     CheckResult = "reported" // measured and not judged
 )
 
 // A ProofRow is one check of a judgement for people: what was asked, what was seen, and what that proves. The sentences
 // stand in the catalogues: asked_<Check> and seen_<Check> filled in with Asked and Seen, proves_<Proves>, and the Why… and Probe… codes of Reason.
 type ProofRow struct {
-	Check  Check          `json:"check"`
-	Result CheckResult    `json:"result"`
-	Reason Reason         `json:"reason"`         // why it is not a pass; zero for a pass
-	Asked  map[string]any `json:"asked"`          // numbers and names; sizes in MiB end in _mib
-	Seen   map[string]any `json:"seen"`           // numbers and names, untrusted; a missing one is unknown
-	Read   string         `json:"read"`           // what the probe read, e.g. "cuMemAlloc"
-	Proves Proof          `json:"proves"`         // what the result says about the limit
-	Clip   string         `json:"clip,omitempty"` // raw text for the admin's view, untrusted
+	Check  Check       `json:"check"`
+	Result CheckResult `json:"result"`
+	Reason Reason      `json:"reason"` // why it is not a pass; zero for a pass
+	Asked  Facts       `json:"asked"`
+	Seen   Facts       `json:"seen"`   // untrusted; what is missing is unknown
+	Read   string      `json:"read"`   // what the probe read, e.g. "cuMemAlloc"
+	Proves Proof       `json:"proves"` // what the result says about the limit
+	Raw    string      `json:"raw"`    // words of a tool, for the admin's view, untrusted; "" = none
+}
+
+// Facts are numbers and texts by name; the names of sizes end in _mib.
+type Facts map[string]any
+
+// UnmarshalJSON reads whole numbers back as int, as they were written.
+func (f *Facts) UnmarshalJSON(raw []byte) error {
+	if err := json.Unmarshal(raw, (*map[string]any)(f)); err != nil {
+		return err
+	}
+	wholeNumbers(*f)
+	return nil
 }
 
 // Proof is what one row proves.
@@ -118,6 +134,7 @@ const (
 
 	WhyNoEvidence     = "no_evidence"        // nothing was read about this worker
 	WhyProbeFailed    = "probe_failed"       // Args: code, one of the Probe… constants
+	WhyWrongWorker    = "wrong_worker"       // the evidence is about another pod; Args: ip
 	WhyWholeCard      = "whole_card"         // it asked for whole cards: there is nothing to prove
 	WhyWholeSlice     = "slice_is_card"      // the slice is as large as the card: any limit is the card's own
 	WhyInUse          = "in_use"             // somebody works on it: only the passive checks were made
@@ -131,7 +148,15 @@ const (
 	WhyNeighboursDark = "neighbours_unknown" // nobody knows what others hold on the card
 	WhyBoundary       = "boundary_elsewhere" // it was stopped, but not where the slice ends; Args: mib, slice_mib
 	WhyTotal          = "total_mismatch"     // nvidia-smi shows neither slice nor card; Args: total_mib, low_mib, high_mib
-	WhyNotMade        = "check_not_made"     // a check that is needed has no result; Args: check
+	WhyNotMade        = "check_not_made"     // a check that is needed has no result; Args: check, code
+
+	// Reasons of single rows that do not decide anything.
+	WhyVariablesMissing = "variables_missing" // the device plugin has set none
+	WhyVariablesDiffer  = "variables_differ"  // they say another size than was asked for; Args: container
+	WhyVisibleSet       = "visible_set"       // NVIDIA_VISIBLE_DEVICES is not the device plugin's; Args: value
+	WhyTotalUnknown     = "total_unknown"     // nvidia-smi shows no size
+	WhyMaybeHost        = "maybe_host_memory" // managed memory was given, which may lie outside the card
+	WhyRayMissing       = "ray_gpus_missing"  // workers have not joined Ray yet; Args: expected, seen
 )
 
 // A Certificate is the judgement of one verification of one worker, with what it rests on. It is never changed; the latest

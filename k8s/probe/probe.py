@@ -35,8 +35,8 @@ ROOM_MIB = 1024  # left free on the card for contexts and for neighbours (facts 
 MOST_TEXT = 2000
 LINE = "@rayslice "  # before each answer of a driver process: libraries may print beside it
 
-VARIABLES = re.compile(
-    r"ALIYUN_COM_GPU_|CGPU_|GPU_UTIL|AMP_VGPU_|CUDA_(VISIBLE_DEVICES|DEVICE_|DISABLE_|MPS_)|NVIDIA_|LD_PRELOAD$|LD_LIBRARY_PATH$")
+VARIABLES = re.compile(r"ALIYUN_COM_GPU_|CGPU_|GPU_UTIL|AMP_VGPU_|CUDA_(VISIBLE_DEVICES|DEVICE_|DISABLE_|MPS_)|"
+                       r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES)$|LD_(PRELOAD|LIBRARY_PATH)$")
 
 
 def clip(text):
@@ -82,18 +82,20 @@ def kill(process):
         pass
 
 
-def bounded(command, env, seconds, most=1 << 20):
+def bounded(command, env, seconds, most=2 << 20):
     """Runs a command. Returns its exit code, None when it was cut off, and at most that much of what it printed."""
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
-        try:
-            code = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        kill(process)
-        out.seek(0)
-        return code, out.read(most).decode("utf-8", "replace")
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    out = []
+    reader = threading.Thread(target=lambda: out.append(process.stdout.read(most)), daemon=True)
+    reader.start()
+    try:
+        code = process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        code = None
+    kill(process)  # also what it left behind, which may still hold the pipe
+    reader.join(timeout=2)
+    return code, b"".join(out).decode("utf-8", "replace")
 
 
 def source():
@@ -523,10 +525,14 @@ def one_process(script, env, operations, seconds):
 
 
 def cuda_processes():
-    """Counts processes here that use CUDA: those that have its device for memory open, which nvidia-smi and Ray have not."""
+    """Counts processes here that use CUDA: those that have its device for memory open, which nvidia-smi and Ray have not.
+    MPS has it open for others, who may be anywhere."""
     count = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
+            with open("/proc/%s/comm" % pid, encoding="utf-8", errors="replace") as file:
+                if file.read().startswith("nvidia-cuda-mps"):
+                    continue
             links = [os.readlink("/proc/%s/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%s/fd" % pid)]
         except OSError:
             continue
