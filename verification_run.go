@@ -20,6 +20,21 @@ type Verification struct {
 // Open reports whether the run has not ended.
 func (v Verification) Open() bool { return v.EndedAt.IsZero() }
 
+// VerificationWork is what the portal needs to know to verify one cluster.
+type VerificationWork struct {
+	Off     bool          // the request or its team wants no verification by itself
+	Open    *Verification // the run that is under way or asked for; nil = none
+	Covered []string      // UIDs of pods that ended runs have covered, whatever the outcome
+}
+
+// Due returns those of the pods that no run has covered, where that is wanted.
+func (w VerificationWork) Due(pods []string) []string {
+	if w.Off {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool { return slices.Contains(w.Covered, uid) })
+}
+
 // Codes of why a verification brought no evidence; the sentences stand in the catalogues as reason_<code>.
 const (
 	ReasonVerifyNoJobs   = "verify_no_jobs"   // the head's Jobs API does not answer, or refuses the job; Detail: its words

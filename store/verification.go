@@ -12,13 +12,6 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-// VerificationWork is what the portal needs to know to verify a cluster.
-type VerificationWork struct {
-	Off     bool                   // the request or its team wants no verification by itself
-	Open    *rayslice.Verification // the run that is under way or asked for; nil = none
-	Covered []string               // UIDs of pods that ended runs have covered, whatever the outcome
-}
-
 const verificationColumns = `
 	SELECT
 		v.run,
@@ -39,11 +32,11 @@ func scanVerification(row pgx.CollectableRow) (v rayslice.Verification, err erro
 }
 
 // VerificationWork returns what there is to verify of one request, for the portal itself.
-func (s *Store) VerificationWork(ctx context.Context, actor rayslice.User, requestID string) (VerificationWork, error) {
+func (s *Store) VerificationWork(ctx context.Context, actor rayslice.User, requestID string) (rayslice.VerificationWork, error) {
 	if !actor.System {
-		return VerificationWork{}, errPortalOnly
+		return rayslice.VerificationWork{}, errPortalOnly
 	}
-	var w VerificationWork
+	var w rayslice.VerificationWork
 	err := s.db.QueryRow(ctx, `
 		SELECT
 			coalesce((r.draft ->> 'unverified')::boolean, false) OR coalesce((l.rules ->> 'unverified')::boolean, false),
@@ -89,7 +82,7 @@ func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requ
 					started_at,
 					pods
 				)
-				VALUES ($1, $2, now(), coalesce($3, '{}'))
+				VALUES ($1, $2, now(), coalesce($3::text[], '{}'))
 				ON CONFLICT (request_id) WHERE ended_at IS NULL DO UPDATE
 				SET
 					started_at = coalesce(verifications.started_at, now()),
