@@ -171,6 +171,8 @@ def smi_row(line):
         total, used, utilization = (number(cell) for cell in cells[1:4])
     except (ValueError, OverflowError):
         return None
+    if used is not None and (used < 0 or total is not None and used > total):
+        used = None  # some drivers count below zero (field case B044)
     card = dict(uuid=cells[0], name=clip(cells[5]), total_mib=total, used_mib=used, utilization=utilization)
     return card, "" if UNKNOWN.match(cells[4]) else cells[4]
 

@@ -19,7 +19,7 @@
 //   STUB_BROKEN          CUresult of cuInit; nvidia-smi then fails as well
 //   STUB_HANG            a function of the driver that never returns
 //   STUB_NO_VMM          1 = cuMemCreate is not supported
-//   STUB_SMI             noise, na, lost, missing-row: what is wrong with nvidia-smi's answer
+//   STUB_SMI             noise, na, lost, wrong, missing-row: what is wrong with nvidia-smi's answer
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -139,6 +139,7 @@ static void print_field(const char *field, long card, struct held now) {
   else if (!strcmp(field, "driver_version")) printf("%s", setting("STUB_DRIVER", "550.90.07"));
   else if (na) printf("[N/A]");
   else if (!strcmp(field, "memory.total")) printf("%ld", total_mib());
+  else if (!strcmp(field, "memory.used") && !strcmp(setting("STUB_SMI", ""), "wrong")) printf("17592186044134");
   else if (!strcmp(field, "memory.used")) printf("%ld", used_kib(now) / 1024);
   else if (!strcmp(field, "utilization.gpu")) printf("%ld", figure("STUB_UTILIZATION", 0));
   else printf("[Not Supported]");
