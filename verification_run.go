@@ -123,3 +123,10 @@ func BrokenNodes(certificates []Certificate) []string {
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
+
+// ProbeCodes returns every code by which the probe, or a run around it, says why something was not measured.
+func ProbeCodes() []string {
+	return []string{ProbeNoRay, ProbeNoNode, ProbeTimeout, ProbeHostMemory, ProbeWorkerDied, ProbeNodeLost, ProbeTaskFailed, ProbeBroken,
+		ProbeNoDocument, ProbeHalf, ProbeUnreadable, ProbeTooLarge, ProbeSchema, StepInUse, StepNotAsked, StepNoRoom, StepWholeCard,
+		StepNoSMI, StepSMIFailed, StepSMIUnread, StepNoCUDA, StepCUDAFailed, StepStuck, StepDied, StepAlone, StepNotSupported}
+}
