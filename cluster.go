@@ -20,6 +20,8 @@ type Cluster struct {
 	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
 	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
 
+	Verification VerificationState `json:"verification"` // how far the gate before ready is
+
 	Problem   Reason  `json:"problem"`   // the most telling thing that is wrong; zero = nothing
 	Unguarded Reason  `json:"unguarded"` // why its network policies do not stand, so that other teams may reach it; zero = they do
 	Drift     []Drift `json:"drift"`     // where the object differs from what was approved

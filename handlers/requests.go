@@ -93,9 +93,13 @@ func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []raysl
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := s.config.Store.LatestCertificates(ctx, actor, ids)
+	if err != nil {
+		return nil, err
+	}
 	rows := make([]web.ClusterRow, len(requests))
 	for i, r := range requests {
-		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID]}
+		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID], Badge: rayslice.NewBadge(clusters[r.ID], certificates[r.ID])}
 	}
 	return rows, nil
 }
@@ -436,6 +440,9 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 		Frame: frame, Request: request, Cluster: cluster, Catalogue: s.config.Catalogue, Audit: audit,
 		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
 		CanChange: actor.CanChange(request) && request.State.Open(), Stream: "/clusters/" + id + "/events",
+	}
+	if p.Verification, err = s.verification(ctx, actor, request); err != nil {
+		return p, err
 	}
 	if request.State.Open() {
 		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)

@@ -47,6 +47,7 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters/:id/events", s.streamRequest, signedIn...)
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
 	e.POST("/clusters/:id/stop", s.stopRequest, mayStop...)
+	e.POST("/clusters/:id/verify", s.verifyCluster, mayRequest...)
 	get("/clusters/:id/edit", s.editRequest, signedIn...)
 	e.POST("/clusters/:id/edit", s.resendRequest, mayRequest...)
 	e.POST("/clusters/:id/preview", s.previewEdit, mayRequest...)
@@ -107,6 +108,8 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
 	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
 	e.POST("/api/v1/lint", s.apiLint, signedIn...)
+	get("/api/v1/clusters/:id/verification", s.apiVerification, signedIn...)
+	e.POST("/api/v1/clusters/:id/verification", s.apiVerify, mayRequest...)
 	return e
 }
 

@@ -97,6 +97,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 
+		"POST /clusters/:id/verify":              {signIn, 409, 404, 409, 409, 403, 409}, // it does not run
+		"GET /api/v1/clusters/:id/verification":  {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/clusters/:id/verification": {401, 409, 404, 409, 409, 403, 409},
+
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
 		"POST /api/v1/lint":                  {401, 415, 415, 415, 415, 415, 415},
 		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415, 415, 403, 403},

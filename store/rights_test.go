@@ -44,6 +44,10 @@ func newScene(t *testing.T) scene {
 	if err := s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: sc.request.ID, Exists: true, Service: "svc"}); err != nil {
 		t.Fatal(err)
 	}
+	mustStart(t, s, sc.request.ID, "run", "a")
+	if err := s.FinishVerification(t.Context(), rayslice.System, "run", rayslice.Reason{}, []rayslice.Certificate{certificate("a", "node-1", rayslice.Enforced)}); err != nil {
+		t.Fatal(err)
+	}
 	return sc
 }
 
@@ -117,6 +121,17 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"User": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.User(sc.ctx, a, sc.Ada.ID); return one(err) }},
+	"FinishVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.FinishVerification(sc.ctx, a, "run", rayslice.Reason{}, nil))
+	}},
+	"StartVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.StartVerification(sc.ctx, a, sc.request.ID, "run", nil)
+		return one(err)
+	}},
+	"VerificationWork": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.VerificationWork(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
 	"Work": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Work(sc.ctx, a, sc.request.ID)
 		return one(err)
@@ -166,6 +181,25 @@ var rights = map[string]right{
 	}},
 	"Request": {owner, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Request(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"AskVerification": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.AskVerification(sc.ctx, a, sc.request.ID)
+		if rayslice.KindOf(err) == rayslice.KindConflict { // allowed, but it does not run
+			err = nil
+		}
+		return one(err)
+	}},
+	"Certificates": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Certificates(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"LatestCertificates": {owner, func(sc scene, a rayslice.User) (int, error) {
+		found, err := sc.LatestCertificates(sc.ctx, a, []string{sc.request.ID})
+		return len(found), err
+	}},
+	"Verifications": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Verifications(sc.ctx, a, sc.request.ID)
 		return one(err)
 	}},
 	"Requests": {owner, func(sc scene, a rayslice.User) (int, error) {
@@ -306,7 +340,7 @@ func countTeams(teams []rayslice.Team) int {
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
-	anyone  = []string{"Fleet"}
+	anyone  = []string{"Fleet", "NodeVerdicts"}
 )
 
 // TestT32EveryMethodAsksWhoCalls calls every method of the Store as somebody of another team and as nobody: each refuses

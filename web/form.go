@@ -33,6 +33,7 @@ type RequestForm struct {
 	HeadCPU       string
 	HeadMemoryGiB string
 	Env           string // lines of NAME=value
+	Unverified    bool   // ready without showing that the slices are enforced
 	PullSecrets   string // names, separated by commas, spaces or new lines
 	Groups        []GroupForm
 }
@@ -96,7 +97,7 @@ func ParseRequestForm(v url.Values) RequestForm {
 		Team: get("team", ""), Name: get("name", ""), Purpose: get("purpose", ""), Hours: get("hours", strconv.Itoa(rayslice.DefaultHours)),
 		Image: get("image", ""), CustomImage: get("custom_image", ""), RayVersion: get("ray_version", ""),
 		HeadCPU: get("head.cpu", strconv.Itoa(rayslice.DefaultHeadCPU)), HeadMemoryGiB: get("head.memory_gib", strconv.Itoa(rayslice.DefaultHeadMemoryGiB)),
-		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets", ""),
+		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets", ""), Unverified: v.Get("unverified") == "1",
 	}
 	for i := range MaxFormGroups {
 		usual := newGroupForm()
@@ -118,6 +119,7 @@ func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) Reques
 	f := NewRequestForm(catalogue, d.Team)
 	f.Name, f.Purpose, f.Hours = d.Name, d.Purpose, strconv.Itoa(d.Hours)
 	f.HeadCPU, f.HeadMemoryGiB = strconv.Itoa(d.Head.CPU), strconv.Itoa(d.Head.MemoryGiB)
+	f.Unverified = d.Unverified
 	f.Image, f.PullSecrets = d.Image, strings.Join(d.PullSecrets, ", ")
 	if _, ok := catalogue.Image(d.Image); !ok {
 		f.Image, f.CustomImage, f.RayVersion = ImageCustom, d.Image, d.RayVersion
@@ -161,6 +163,7 @@ func (f RequestForm) Draft() (rayslice.RequestDraft, error) {
 		Hours:       p.number("hours", f.Hours, rayslice.DefaultHours),
 		Head:        rayslice.Head{CPU: p.number("head.cpu", f.HeadCPU, rayslice.DefaultHeadCPU), MemoryGiB: p.number("head.memory_gib", f.HeadMemoryGiB, rayslice.DefaultHeadMemoryGiB)},
 		Env:         p.env(f.Env),
+		Unverified:  f.Unverified,
 		PullSecrets: strings.FieldsFunc(f.PullSecrets, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }),
 	}
 	if f.Image == ImageCustom {

@@ -49,6 +49,7 @@ type SignInPage struct {
 type ClusterRow struct {
 	Request rayslice.Request
 	Cluster rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Badge   rayslice.Badge   // whether its slices are enforced
 }
 
 // ListFilter narrows a list of clusters. Its fields are the query parameters of GET /clusters.
@@ -93,18 +94,19 @@ type NewRequestPage struct {
 // RequestPage shows one request and its cluster.
 type RequestPage struct {
 	Frame
-	Request     rayslice.Request
-	Cluster     rayslice.Cluster // zero ObservedAt = nothing was observed yet
-	Catalogue   rayslice.Catalogue
-	Audit       []rayslice.AuditEntry // latest first
-	YAML        string                // "" = not to be shown
-	CanStop     bool                  // this user may stop it, and it is stoppable
-	ConfirmStop bool                  // ?confirm=stop: ask before stopping, without JavaScript
-	CanChange   bool                  // this user asked for it, and it waits
-	Deciders    []string              // names of those who may decide, while it waits
-	Decision    *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
-	Reply       ReplyForm             // answer to a lead who asked back
-	Stream      string                // address of the event stream; "" = the page does not refresh itself
+	Request      rayslice.Request
+	Cluster      rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Catalogue    rayslice.Catalogue
+	Audit        []rayslice.AuditEntry // latest first
+	YAML         string                // "" = not to be shown
+	CanStop      bool                  // this user may stop it, and it is stoppable
+	ConfirmStop  bool                  // ?confirm=stop: ask before stopping, without JavaScript
+	CanChange    bool                  // this user asked for it, and it waits
+	Deciders     []string              // names of those who may decide, while it waits
+	Decision     *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
+	Verification VerificationView
+	Reply        ReplyForm // answer to a lead who asked back
+	Stream       string    // address of the event stream; "" = the page does not refresh itself
 }
 
 // ErrorPage says what went wrong and what to do.

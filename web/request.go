@@ -151,6 +151,8 @@ func provisioning(p RequestPage) now {
 		n.sentence = l.T("now_head", args)
 	case p.Cluster.ReadyWorkers() < p.Request.Draft.MinWorkers():
 		n.sentence = l.T("now_workers", args)
+	case p.Cluster.Verification == rayslice.VerificationDue:
+		n.sentence = l.T("verification_runs")
 	default:
 		n.sentence = l.T("now_answer")
 	}

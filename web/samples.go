@@ -34,6 +34,7 @@ func Samples() []Sample {
 	all = append(all, formSamples()...)
 	all = append(all, importSamples()...)
 	all = append(all, requestSamples()...)
+	all = append(all, verificationSamples()...)
 	all = append(all, approvalSamples()...)
 	all = append(all, decisionSamples()...)
 	all = append(all, teamSamples()...)

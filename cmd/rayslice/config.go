@@ -27,6 +27,7 @@ type Config struct {
 	Namespace        string         `env:"RAYSLICE_NAMESPACE" default:"rayslice" help:"Namespace the portal runs in: of the Lease by which replicas elect the one that reconciles, and of the pods that may call the clusters' dashboards."`
 	KubeRayNamespace string         `env:"RAYSLICE_KUBERAY_NAMESPACE" name:"kuberay-namespace" default:"kuberay-system" help:"Namespace of the KubeRay operator. Its pods may call the clusters' dashboards, which RayJobs on a cluster need; empty: only the portal's and the team's may."`
 	CreateNamespaces bool           `env:"RAYSLICE_CREATE_NAMESPACES" default:"false" negatable:"" help:"Create a team's namespace when it is missing."`
+	Verify           bool           `env:"RAYSLICE_VERIFY" default:"true" negatable:"" help:"Verify by itself that slices are enforced before a cluster is called ready; otherwise only when somebody asks."`
 	NamespaceQuota   bool           `env:"RAYSLICE_NAMESPACE_QUOTA" default:"true" negatable:"" help:"Keep a ResourceQuota named rayslice in each team's namespace, at the team's limit, so that pods made without the portal stay within it."`
 	HeadAccess       string         `env:"RAYSLICE_HEAD_ACCESS" default:"auto" enum:"auto,direct,portforward" help:"How the portal reaches Ray heads: direct to the pod, portforward through the API server, or auto: direct inside the cluster, else portforward."`
 	QPS              float32        `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
@@ -89,6 +90,7 @@ type commandLine struct {
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up, down or print its version."`
 	Render  renderCommand  `cmd:"" help:"Print the RayCluster that a request becomes, and apply nothing."`
 	Lint    lintCommand    `cmd:"" help:"Say what is wrong with the slices of RayClusters in YAML files, and mend it."`
+	Verify  verifyCommand  `cmd:"" help:"Print whether a cluster's slices are enforced, with the evidence."`
 	Demo    demoCommand    `cmd:"" help:"Run the portal on the sandbox: a real control plane with a simulated GPU fleet, and its own Postgres."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -110,6 +112,11 @@ type lintCommand struct {
 	Files []string `arg:"" name:"file" help:"YAML or JSON files with RayClusters, RayJobs or RayServices; - reads standard input."`
 	Fix   bool     `help:"Mend what can be mended, in the files; standard input is printed mended."`
 	JSON  bool     `name:"json" help:"Print findings as JSON, one a line."`
+}
+
+type verifyCommand struct {
+	Cluster string `arg:"" help:"Id of the cluster, as in its page's address, or the RayCluster's name."`
+	Again   bool   `help:"Have the portal look once more first, and wait for it."`
 }
 
 type demoCommand struct {
