@@ -129,9 +129,9 @@ func (c *Controller) kubeRayProblem(ctx context.Context) (rayslice.Reason, error
 func kubeRayVersions(versions []string) rayslice.Reason {
 	switch {
 	case len(versions) == 0:
-		return rayslice.Reason{Code: ReasonKubeRayMissing}
+		return rayslice.Reason{Code: rayslice.ReasonKubeRayMissing}
 	case !slices.Contains(versions, rayv1.GroupVersion.Version):
-		return rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": clean(strings.Join(versions, ", "))}}
+		return rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": clean(strings.Join(versions, ", "))}}
 	}
 	return rayslice.Reason{}
 }
