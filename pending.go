@@ -217,6 +217,9 @@ func (u *unmet) addCluster(request Request, have Cluster, now time.Time) {
 	if len(u.all) == 0 {
 		u.add(OperatorProblem(request, have, now))
 	}
+	if len(have.Drift) > 0 {
+		u.add(Reason{Code: ReasonDrifted, Args: map[string]any{"field": have.Drift[0].Field}})
+	}
 }
 
 func (u *unmet) addPod(w Worker) {
@@ -314,7 +317,7 @@ func rank(c Condition) int {
 	switch c.Reason.Code {
 	case ReasonNodesOther, ReasonNodesTainted, ReasonNodesClosed:
 		return 2
-	case ReasonStuck, ReasonHeadLost, ReasonWorkersLost, ReasonWarning:
+	case ReasonStuck, ReasonHeadLost, ReasonWorkersLost, ReasonWarning, ReasonDrifted:
 		return 1
 	}
 	return 0

@@ -165,6 +165,8 @@ func TestExplain(t *testing.T) {
 			StageWorkers, 7 * time.Minute, nil},
 		"what nobody knows": {pendingRequest(StateProvisioning), pendingCluster(func(c *Cluster) { c.Workers[1].Ready = true }, warned("Pod/w-1", "Odd", "<script>alert(1)</script>")), nil,
 			StageWorkers, 7 * time.Minute, []brief{{ReasonWarning, 1, PartyAdmin, NextShow}}},
+		"somebody changed it": {pendingRequest(StateProvisioning), pendingCluster(unplaced("0/1 nodes are available: 1 Insufficient cpu."), func(c *Cluster) { c.Drift = []Drift{{Field: "spec.suspend"}} }), nil,
+			StageWorkers, 7 * time.Minute, []brief{{ReasonRoomCPU, 2, PartyOwner, NextRoom}, {ReasonDrifted, 0, PartyAdmin, NextShow}}},
 		"Ray does not answer": {pendingRequest(StateProvisioning), pendingCluster(func(c *Cluster) { c.Workers[0].Ready, c.Workers[1].Ready = true, true }), nil, StageRay, 9 * time.Minute, nil},
 		"B089 its deletion hangs": {pendingRequest(StateStopping), pendingCluster(func(c *Cluster) { c.Deleting, c.Problem = true, Reason{Code: ReasonDeletingSlow} }), nil,
 			StageStopping, 8 * time.Minute, []brief{{ReasonDeletingSlow, 0, PartyAdmin, NextRemove}}},

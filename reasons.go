@@ -36,6 +36,8 @@ const (
 	ReasonNVMLLost        = "nvml_lost"        // the pod has lost its card: "Failed to initialize NVML"; Detail
 	ReasonHeadCondition   = "head_condition"   // KubeRay's condition HeadPodReady says why; Args: what; Detail
 
+	ReasonDrifted = "drifted" // somebody changed the object in Kubernetes; Args: field
+
 	// What each of a scheduler's groups of nodes lacks. Args: nodes; Detail.
 	ReasonRoomNode     = "room_node"     // GPU memory, all cards of the node together
 	ReasonRoomCard     = "room_card"     // GPU memory on one card
