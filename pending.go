@@ -67,7 +67,7 @@ func Explain(request Request, have Cluster, problems []Reason, now time.Time) Pe
 	}
 	p.Since = stageSince(p.Stage, request, have)
 	var found unmet
-	if request.State != StateProvisioning && request.State != StateStopping {
+	if request.State.Open() || request.State == StateAttention {
 		found.add(request.Reason)
 	}
 	if request.State.Live() {
@@ -190,13 +190,11 @@ func sameCause(a, b Reason) bool {
 
 // addCluster notes what the cluster's own report says, the most telling thing first.
 func (u *unmet) addCluster(request Request, have Cluster, now time.Time) {
-	pod := podArg(have.Problem) != ""
-	switch have.Problem.Code {
-	case ReasonOperatorSilent, ReasonOperatorBusy, ReasonWarning: // below, as they are now
+	switch code := have.Problem.Code; {
+	case podArg(have.Problem) != "", code == ReasonOperatorSilent, code == ReasonOperatorBusy: // below, as they are now
+	case code == ReasonWarning && len(have.Events) > 0: // below, from the events; lists come without
 	default:
-		if !pod {
-			u.add(have.Problem)
-		}
+		u.add(have.Problem)
 	}
 	if have.Deleting || request.State == StateStopping {
 		return

@@ -110,7 +110,7 @@ func TestExplain(t *testing.T) {
 			StageDecision, 20 * time.Minute, []brief{{ReasonNeedsLeadGiB, 0, PartyLead, NextDecide}}},
 		"a lead asked back": {pendingRequest(StateReturned, func(r *Request) { r.Reason = Reason{Code: ReasonAskedBack} }), Cluster{}, nil,
 			StageAnswer, 9 * time.Minute, []brief{{ReasonAskedBack, 0, PartyOwner, NextAnswer}}},
-		"just approved":          {pendingRequest(StateApproved), Cluster{}, nil, StageCreate, 10 * time.Minute, nil},
+		"just approved":          {pendingRequest(StateApproved, func(r *Request) { r.Reason = Reason{Code: ReasonAutoApproved} }), Cluster{}, nil, StageCreate, 10 * time.Minute, nil},
 		"KubeRay is not there":   {pendingRequest(StateApproved), Cluster{}, []Reason{{Code: ReasonKubeRayMissing}}, StageCreate, 10 * time.Minute, []brief{{ReasonKubeRayMissing, 0, PartyAdmin, NextKubeRay}}},
 		"nothing was read yet":   {pendingRequest(StateProvisioning), Cluster{}, nil, StageUnseen, 9 * time.Minute, nil},
 		"the API server refused": {pendingRequest(StateAttention, func(r *Request) { r.Reason = Reason{Code: ReasonNamespaceQuota} }), Cluster{}, nil, StageCreate, 10 * time.Minute, []brief{{ReasonNamespaceQuota, 0, PartyAdmin, NextQuota}}},
