@@ -219,6 +219,7 @@ func (t *tabs) signIn(ctx context.Context, client *http.Client, person int64) (*
 		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", t.portal.URL)
 	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
