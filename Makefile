@@ -116,6 +116,16 @@ bench-approvals: build ## measure the server time of the approvals page among 10
 	@.ci/install postgres
 	@go run ./bench/approvals $(BENCH) $(ARGS)
 
+.PHONY: bench-tabs
+bench-tabs: build sandbox ## count the API-server requests that 500 open tabs cause, beside none
+	@.ci/install postgres
+	@go run ./bench/tabs $(BENCH) $(ARGS)
+
+.PHONY: bench-informers
+bench-informers: build sandbox ## measure informers' memory: typed, as the portal keeps it, unstructured
+	@.ci/install postgres
+	@go run ./bench/informers $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

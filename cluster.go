@@ -20,7 +20,10 @@ type Cluster struct {
 	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
 	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
 
-	Verification VerificationState `json:"verification"` // how far the gate before ready is
+	Verification VerificationState  `json:"verification"` // how far the gate before ready is
+	Touched      bool               `json:"touched"`      // KubeRay has looked at the object
+	OperatorAt   time.Time          `json:"operator_at"`  // when KubeRay last made a pod for any cluster; filled in while pods are missing, zero = not known
+	Conditions   []KubeRayCondition `json:"conditions"`   // what KubeRay says of the object
 
 	Problem   Reason  `json:"problem"`   // the most telling thing that is wrong; zero = nothing
 	Unguarded Reason  `json:"unguarded"` // why its network policies do not stand, so that other teams may reach it; zero = they do
@@ -71,9 +74,19 @@ type Drift struct {
 	Manager  string `json:"manager"` // field manager that wrote it; "" = unknown
 }
 
+// A KubeRayCondition is one of the conditions that KubeRay keeps in a RayCluster's status. Message is untrusted text.
+type KubeRayCondition struct {
+	Type    string    `json:"type"` // "HeadPodReady", "RayClusterProvisioned", "ReplicaFailure", …
+	True    bool      `json:"true"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"` // since when it is so
+}
+
 // An Event is one Kubernetes event about the cluster or its pods. Message is untrusted text.
 type Event struct {
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at"`    // when it last happened
+	First   time.Time `json:"first"` // when it first did; zero = not known
 	Warning bool      `json:"warning"`
 	Object  string    `json:"object"` // "Pod/rs-…-worker-x"
 	Reason  string    `json:"reason"`

@@ -139,6 +139,8 @@ func planProvisioning(request Request, have Cluster, now time.Time) Step {
 	}
 	args := map[string]any{"minutes": int(waited.Minutes())}
 	switch {
+	case have.Problem.Code == ReasonOperatorBusy:
+		return Step{Action: ActionNone, After: operatorLimit} // its turn comes; nothing has failed
 	case !have.Problem.IsZero():
 		return attention(request, have.Problem)
 	case podsReady(request, have):

@@ -39,6 +39,7 @@ type requestJSON struct {
 	Object      objectJSON        `json:"object"`
 	Cluster     *clusterJSON      `json:"cluster"`     // null = nothing was observed yet
 	ObservedAt  *time.Time        `json:"observed_at"` // of cluster
+	Pending     *pendingJSON      `json:"pending"`     // what it waits for; null = it is ready, or over
 }
 
 // askedJSON is the part of a request that a lead may have cut.
@@ -136,7 +137,7 @@ func (s *Server) apiCreateRequest(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/requests/"+request.ID)
-	return c.JSON(http.StatusCreated, toJSON(c, request, rayslice.Cluster{})) // nothing has been observed yet
+	return c.JSON(http.StatusCreated, s.toJSON(c, request, rayslice.Cluster{}, nil)) // nothing has been observed yet
 }
 
 // readDraft reads the body, completes it and checks it.
@@ -313,9 +314,13 @@ func (s *Server) apiRequests(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	fleet, err := s.config.Store.Fleet(ctx, actor)
+	if err != nil {
+		return err
+	}
 	answer := requestPageJSON{Requests: make([]requestJSON, len(rows))}
 	for i, row := range rows {
-		answer.Requests[i] = toJSON(c, row.Request, row.Cluster)
+		answer.Requests[i] = s.toJSON(c, row.Request, row.Cluster, fleet.Problems)
 	}
 	if found.Next != "" {
 		answer.Next = &found.Next
@@ -350,14 +355,19 @@ func (s *Server) apiStopRequest(c echo.Context) error {
 }
 
 func (s *Server) answerRequest(c echo.Context, status int, request rayslice.Request) error {
-	clusters, err := s.config.Store.Clusters(c.Request().Context(), user(c), []string{request.ID})
+	cluster, err := s.config.Store.Cluster(c.Request().Context(), user(c), request.ID)
 	if err != nil {
 		return err
 	}
-	return c.JSON(status, toJSON(c, request, clusters[request.ID]))
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	if err != nil {
+		return err
+	}
+	return c.JSON(status, s.toJSON(c, request, cluster, fleet.Problems))
 }
 
-func toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) requestJSON {
+// toJSON puts a request into JSON; problems are those of Kubernetes as a whole.
+func (s *Server) toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) requestJSON {
 	j := requestJSON{
 		ID: r.ID, Team: r.Team, Name: r.Draft.Name, Purpose: r.Draft.Purpose, Hours: r.Draft.Hours, State: r.State,
 		Owner: ownerJSON{r.Owner.Name, r.Owner.Email}, Charge: r.Charge, Head: r.Draft.Head, Groups: r.Draft.Groups,
@@ -372,6 +382,8 @@ func toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) reques
 	if !r.Reason.IsZero() {
 		j.Reason = &reasonJSON{r.Reason.Code, visitOf(c).locale.Reason(r.Reason)}
 	}
+	now := s.now()
+	j.Pending = toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now)
 	if !cluster.ObservedAt.IsZero() {
 		j.Cluster = &clusterJSON{
 			HeadReady:    cluster.Head != nil && cluster.Head.Ready && cluster.HeadAnswers,

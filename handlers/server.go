@@ -93,7 +93,7 @@ func New(config Config) (*Server, error) {
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}
-	if s.metrics, err = newMetrics(config.Metrics); err != nil {
+	if s.metrics, err = newMetrics(config.Metrics, config.Store.Counts); err != nil {
 		return nil, err
 	}
 	if config.Unlimited {

@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
@@ -26,6 +27,7 @@ type caches struct {
 	policies cache.SharedIndexInformer
 	quotas   cache.SharedIndexInformer // nil = the portal keeps none
 	events   *eventStore
+	made     atomic.Int64 // unix nanoseconds of when KubeRay made its latest pod; 0 = none seen
 
 	pulses     []*pulse // of clusters, pods, nodes and the two event watches
 	quotaPulse *pulse
@@ -68,7 +70,7 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 
 	wakeOwner := func(obj any) { wake(idOf(obj)) }
 	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
-	must(k.pods.AddEventHandler(onChange(wakeOwner)))
+	must(k.pods.AddEventHandler(onChange(func(obj any) { k.noteMade(obj); wakeOwner(obj) })))
 	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
 	must(k.policies.AddEventHandler(onChange(func(obj any) {
 		if id := idOf(obj); id != "" {
@@ -138,7 +140,22 @@ func (k *caches) see(request rayslice.Request) sighting {
 		}
 	}
 	seen.events = k.events.about(request.Namespace, request.ID)
+	if made := k.made.Load(); made != 0 {
+		seen.operator = time.Unix(0, made).UTC()
+	}
 	return seen
+}
+
+// noteMade remembers when KubeRay last made a pod: that it works, while a cluster waits for its turn.
+func (k *caches) noteMade(obj any) {
+	pod, ok := obj.(*podView)
+	if !ok || pod.kind == "" {
+		return
+	}
+	at := pod.worker.CreatedAt.UnixNano()
+	for last := k.made.Load(); at > last && !k.made.CompareAndSwap(last, at); {
+		last = k.made.Load()
+	}
 }
 
 func informer(lw *cache.ListWatch, kind runtime.Object, slim cache.TransformFunc) cache.SharedIndexInformer {

@@ -275,5 +275,5 @@ func schedulerProblems(pods []*podView) []rayslice.Reason {
 	if unplaced == 0 {
 		return nil
 	}
-	return []rayslice.Reason{{Code: ReasonNoShareScheduler, Args: map[string]any{"pods": unplaced}}}
+	return []rayslice.Reason{{Code: rayslice.ReasonNoShareScheduler, Args: map[string]any{"pods": unplaced}}}
 }

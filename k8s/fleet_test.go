@@ -185,7 +185,7 @@ func TestSchedulerProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []rayslice.Reason
 			if tc.want > 0 {
-				want = []rayslice.Reason{{Code: ReasonNoShareScheduler, Args: map[string]any{"pods": tc.want}}}
+				want = []rayslice.Reason{{Code: rayslice.ReasonNoShareScheduler, Args: map[string]any{"pods": tc.want}}}
 			}
 			if diff := cmp.Diff(want, schedulerProblems(tc.pods)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
@@ -200,9 +200,9 @@ func TestKubeRayVersions(t *testing.T) {
 		want     rayslice.Reason
 	}{
 		"served":                {[]string{"v1", "v1alpha1"}, rayslice.Reason{}},
-		"not installed":         {nil, rayslice.Reason{Code: ReasonKubeRayMissing}},
-		"B100 another version":  {[]string{"v2", "v1beta1"}, rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": "v2, v1beta1"}}},
-		"only the one of years": {[]string{"v1alpha1"}, rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": "v1alpha1"}}},
+		"not installed":         {nil, rayslice.Reason{Code: rayslice.ReasonKubeRayMissing}},
+		"B100 another version":  {[]string{"v2", "v1beta1"}, rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": "v2, v1beta1"}}},
+		"only the one of years": {[]string{"v1alpha1"}, rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": "v1alpha1"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

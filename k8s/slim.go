@@ -7,12 +7,16 @@ import (
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rayslice/rayslice"
 )
 
 // Slimming drops what nobody reads before an object enters a cache: with thousands of pods that is most of the memory.
 // It is done to live reads too, so that both look alike.
+
+// Slims returns what the caches make of RayClusters and of pods, for benchmarks.
+func Slims() (clusters, pods cache.TransformFunc) { return slimCluster, slimPod }
 
 func slimCluster(obj any) (any, error) {
 	cluster, ok := obj.(*rayv1.RayCluster)

@@ -74,6 +74,10 @@ var rights = map[string]right{
 		_, err := sc.CleanNotices(sc.ctx, a, time.Now())
 		return one(err)
 	}},
+	"Counts": {portal, func(sc scene, a rayslice.User) (int, error) {
+		states, _, err := sc.Counts(sc.ctx, a)
+		return len(states), err
+	}},
 	"KnownRequests": {portal, func(sc scene, a rayslice.User) (int, error) {
 		m, err := sc.KnownRequests(sc.ctx, a, []string{sc.request.ID})
 		return len(m), err

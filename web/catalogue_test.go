@@ -175,6 +175,15 @@ func addComputedKeys(wanted map[string]string) {
 	add("quota_nothing_", string(unitGiB), string(unitCards))
 	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
+	for _, stage := range rayslice.Stages() {
+		add("stage_", string(stage))
+	}
+	for _, who := range rayslice.Parties() {
+		add("who_", string(who))
+	}
+	for _, next := range rayslice.Nexts() {
+		add("todo_", string(next))
+	}
 	add("label_", "reply", "ids", "verdict", "revision")
 	add("lint_", rayslice.FindingCodes()...)
 	add("remedy_", rayslice.FindingCodes()...)

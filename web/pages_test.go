@@ -184,8 +184,11 @@ func TestThePreviewCarriesTheSidePanelAlong(t *testing.T) {
 
 func TestRawTextFromKubernetesIsEscapedAndCut(t *testing.T) {
 	page := sample(t, "request-unschedulable")
-	if got := page.Find("#going-on .detail"); got.Text() != unschedulableText || got.Children().Length() != 0 {
+	if got := page.Find("#going-on .detail"); !strings.HasPrefix(got.Text(), "3 Insufficient GPU memory on one device (<b>asked 16</b>)") || got.Children().Length() != 0 {
 		t.Errorf("the detail is %q", got.Text())
+	}
+	if got := page.Find("#attempts ~ table tbody td:last-child"); got.Text() != unschedulableText || got.Children().Length() != 0 {
+		t.Errorf("the attempt says %q", got.Text())
 	}
 	if got := page.Find("table.pods tr:nth-child(3) td:last-child .sub").Text(); got != "no node has room for it now. It starts by itself when there is room." {
 		t.Errorf("the pod's row says %q", got)

@@ -125,6 +125,11 @@ func requestSamples() []Sample {
 		requestSample("request-approved", rayslice.StateApproved, nil),
 		requestSample("request-provisioning", rayslice.StateProvisioning, nil),
 		requestSample("request-unschedulable", rayslice.StateProvisioning, unschedulable),
+		requestSample("request-waiting-one", rayslice.StateProvisioning, waitingForImage),
+		requestSample("request-waiting-many", rayslice.StateProvisioning, waitingForMany),
+		requestSample("request-waiting-hostile", rayslice.StateProvisioning, waitingHostile),
+		requestSample("request-waiting-long", rayslice.StateProvisioning, waitingLong),
+		requestSample("request-waiting-operator", rayslice.StateProvisioning, waitingForOperator),
 		requestSample("request-unseen", rayslice.StateProvisioning, func(p *RequestPage) {
 			p.Cluster, p.DataUnknown = rayslice.Cluster{}, true
 		}),
