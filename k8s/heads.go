@@ -114,6 +114,11 @@ func (h *Heads) Transport(to HeadAddress) http.RoundTripper {
 
 // Get asks one head for the JSON at path: bounded in time and size, without following redirects.
 func (h *Heads) Get(ctx context.Context, to HeadAddress, path string) ([]byte, error) {
+	return h.get(ctx, to, path, maxHeadAnswer)
+}
+
+// get is Get for answers of up to limit bytes. What goes wrong is a *useError.
+func (h *Heads) get(ctx context.Context, to HeadAddress, path string, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ray-head"+path, nil)
@@ -126,20 +131,25 @@ func (h *Heads) Get(ctx context.Context, to HeadAddress, path string) ([]byte, e
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("head answers %s with status %d", path, response.StatusCode)
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadRefused, Args: map[string]any{"status": response.StatusCode}},
+			Err: fmt.Errorf("head answers %s with status %d", path, response.StatusCode)}
 	}
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind))
+		return nil, unreadable(fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind)))
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxHeadAnswer+1))
-	if len(body) > maxHeadAnswer {
-		return nil, fmt.Errorf("head answers %s with more than %d KiB", path, maxHeadAnswer>>10)
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	switch {
+	case int64(len(body)) > limit:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseAnswerTooLarge, Args: map[string]any{"kib": limit >> 10}},
+			Err: fmt.Errorf("head answers %s with more than %d KiB", path, limit>>10)}
+	case err != nil:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
-	return body, err
+	return body, nil
 }
 
 var rayVersionText = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,40}$`)
