@@ -137,15 +137,6 @@ func runningAt(ips map[string]string) func(rayslice.UseTarget) Running {
 	}
 }
 
-func directHeads(t *testing.T) *Heads {
-	t.Helper()
-	heads, err := newHeads(HeadAccessDirect, nil, slog.Default(), func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return heads
-}
-
 // collect runs a collector until the test ends, and returns it with what stops it.
 func collect(t *testing.T, cfg CollectorConfig) (c *Collector, stop func()) {
 	t.Helper()
@@ -196,7 +187,7 @@ func TestCollectorDirect(t *testing.T) {
 		targets = append(targets, rayslice.UseTarget{RequestID: id, Namespace: "team"})
 	}
 	store, registry := newShelf(targets...), prometheus.NewRegistry()
-	_, stop := collect(t, CollectorConfig{Store: store, Heads: directHeads(t), Running: runningAt(ips), Workers: 2, Registerer: registry})
+	_, stop := collect(t, CollectorConfig{Store: store, Heads: DirectHeads(slog.Default()), Running: runningAt(ips), Workers: 2, Registerer: registry})
 	for id, code := range map[string]string{"hangs": ReasonUseHeadSilent, "html": ReasonUseAnswerUnreadable, "gone": ReasonUseHeadSilent} {
 		soon(t, id+" is said to be "+code, func() bool { return store.last(id).Problem.Code == code })
 		if use := store.last(id); !use.DataAt.IsZero() || len(use.Samples) > 0 || use.AskedAt.IsZero() || use.Source != rayslice.UseFromRay {
@@ -229,7 +220,7 @@ func TestCollectorCountsBadSamples(t *testing.T) {
 	ips := map[string]string{"bad": "127.65.1.1"}
 	loopbackHead(t, ips["bad"], headWith(ips["bad"], 17592186044134, &asked))
 	store := newShelf(rayslice.UseTarget{RequestID: "bad", Namespace: "team"})
-	c, stop := collect(t, CollectorConfig{Store: store, Heads: directHeads(t), Running: runningAt(ips)})
+	c, stop := collect(t, CollectorConfig{Store: store, Heads: DirectHeads(slog.Default()), Running: runningAt(ips)})
 	soon(t, "saved", func() bool { return len(store.last("bad").Samples) == 1 })
 	stop()
 	use := store.last("bad")
@@ -247,7 +238,7 @@ func TestCollectorSurvivesTheDatabase(t *testing.T) {
 	ips := map[string]string{"good": "127.65.2.1"}
 	loopbackHead(t, ips["good"], headWith(ips["good"], 4329, &asked))
 	store := newShelf(rayslice.UseTarget{RequestID: "good", Namespace: "team"})
-	c, stop := collect(t, CollectorConfig{Store: store, Heads: directHeads(t), Running: runningAt(ips)})
+	c, stop := collect(t, CollectorConfig{Store: store, Heads: DirectHeads(slog.Default()), Running: runningAt(ips)})
 	soon(t, "saved", func() bool { return len(store.last("good").Samples) == 1 })
 	store.setFail(errors.New("away"))
 	before := asked.Load()
@@ -275,7 +266,7 @@ func TestCollectorsShare(t *testing.T) {
 		store.targets = append(store.targets, rayslice.UseTarget{RequestID: id, Namespace: "team"})
 	}
 	replica := func(name string) (*Collector, func()) {
-		return collect(t, CollectorConfig{Store: store, Heads: directHeads(t), Running: runningAt(ips), Identity: name})
+		return collect(t, CollectorConfig{Store: store, Heads: DirectHeads(slog.Default()), Running: runningAt(ips), Identity: name})
 	}
 	store.replicas = map[string]time.Time{"a-1": time.Now(), "b-1": time.Now()}
 	a, stopA := replica("a-1")
@@ -300,7 +291,7 @@ func TestCollectorLeavesNothing(t *testing.T) {
 	loopbackHead(t, ips["hangs"], func(_ http.ResponseWriter, r *http.Request) { hung.Add(1); <-r.Context().Done() })
 	before := goleak.IgnoreCurrent()
 	store := newShelf(rayslice.UseTarget{RequestID: "hangs", Namespace: "team"})
-	_, stop := collect(t, CollectorConfig{Store: store, Heads: directHeads(t), Running: runningAt(ips)})
+	_, stop := collect(t, CollectorConfig{Store: store, Heads: DirectHeads(slog.Default()), Running: runningAt(ips)})
 	soon(t, "asked", func() bool { return hung.Load() > 0 })
 	began := time.Now()
 	stop()
