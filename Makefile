@@ -111,6 +111,11 @@ bench-approvals: build ## measure the server time of the approvals page among 10
 	@.ci/install postgres
 	@go run ./bench/approvals $(BENCH) $(ARGS)
 
+.PHONY: bench-collect
+bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slices costs
+	@.ci/install postgres
+	@go run ./bench/collect $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test
