@@ -102,7 +102,11 @@ func (p *prometheusUsage) current(ctx context.Context, maxAge time.Duration) (sn
 	}
 	now := time.Now()
 	p.last, p.failed = p.ask(ctx, now)
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil: // nobody has asked to the end
+	case p.failed != nil:
+		p.asked = time.Now() // who has waited meanwhile does not ask again
+	default:
 		p.asked = now
 	}
 	return p.last, p.failed

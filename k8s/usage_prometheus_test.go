@@ -197,6 +197,25 @@ func TestPrometheusIsAskedOnce(t *testing.T) {
 	}
 }
 
+// TestPrometheusThatFailsIsAskedOnce lets no cluster wait for a server that has just not answered another.
+func TestPrometheusThatFailsIsAskedOnce(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	source, _ := newTestUsage(t, server.URL, "hami")
+	for range 50 {
+		if _, err := source.read(t.Context(), useSubject(useWorker(1)), time.Minute); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times for 50 clusters", n)
+	}
+}
+
 func TestPrometheusProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		handler http.HandlerFunc
