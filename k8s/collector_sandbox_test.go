@@ -15,44 +15,16 @@ import (
 	"github.com/rayslice/rayslice/k8s"
 )
 
-// book is what a collector is told to ask and what it has saved last.
-type book struct {
-	mu     sync.Mutex
-	target rayslice.UseTarget
-	use    rayslice.Use
-}
-
-func (b *book) UseTargets(context.Context, rayslice.User) ([]rayslice.UseTarget, error) {
-	return []rayslice.UseTarget{b.target}, nil
-}
-
-func (b *book) SaveUse(_ context.Context, _ rayslice.User, uses []rayslice.Use) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.use = uses[len(uses)-1]
-	return nil
-}
-
-func (b *book) Attend(_ context.Context, _ rayslice.User, replica string) ([]string, error) {
-	return []string{replica}, nil
-}
-
-func (b *book) last() rayslice.Use {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.use
-}
-
 // TestCollectThroughTheAPIServer reads the use of a running cluster by port-forward: samples are of the worker pods, by
 // their UID, each with its card.
 func TestCollectThroughTheAPIServer(t *testing.T) {
 	w := newWorld(t)
 	controller, _ := w.start(func(c *k8s.Config) { c.Access = k8s.HeadAccessPortForward })
 	id := w.ask(2, 8)
-	request := w.untilState(id, rayslice.StateReady)
-	b := &book{target: rayslice.UseTarget{RequestID: id, Namespace: request.Namespace, WatchedUntil: time.Now().Add(time.Hour)}}
+	w.untilState(id, rayslice.StateReady)
+	w.must(w.store.WatchUse(w.Context(), w.people.Ada, []string{id}, time.Now().Add(time.Hour)))
 	collector, err := k8s.NewCollector(k8s.CollectorConfig{
-		Store: b, Heads: controller.Heads(), Running: controller.Running, Catalogue: catalogue, Watched: time.Second,
+		Store: w.store, Heads: controller.Heads(), Running: controller.Running, Catalogue: catalogue, Watched: time.Second,
 		Logger: slog.New(slog.NewTextHandler(w.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	w.must(err)
@@ -67,8 +39,8 @@ func TestCollectThroughTheAPIServer(t *testing.T) {
 			workers[string(pod.UID)] = pod
 		}
 	}
-	w.until("use of both workers", func() bool { return len(b.last().Samples) == 2 })
-	use := b.last()
+	w.until("use of both workers", func() bool { return len(w.use(id).Samples) == 2 })
+	use := w.use(id)
 	for _, s := range use.Samples {
 		pod, ok := workers[s.PodUID]
 		delete(workers, s.PodUID)
@@ -81,12 +53,20 @@ func TestCollectThroughTheAPIServer(t *testing.T) {
 	if use.Dropped != 0 || !use.Problem.IsZero() || time.Since(use.DataAt) > patience {
 		t.Errorf("use %+v", use)
 	}
-	w.until("the next reading", func() bool { return b.last().DataAt.After(use.DataAt) })
-	w.breakHead(id, "wrong-numbers", b)
+	w.until("the next reading", func() bool { return w.use(id).DataAt.After(use.DataAt) })
+	w.breakWorker(id, "wrong-numbers")
 }
 
-// breakHead gives the machine of a worker a fault and expects the use of its slices to become unknown.
-func (w *world) breakHead(id, fault string, b *book) {
+// use returns what was last saved about the use of a cluster.
+func (w *world) use(id string) rayslice.Use {
+	w.Helper()
+	use, err := w.store.Use(w.Context(), w.people.Ada, id)
+	w.must(err)
+	return use
+}
+
+// breakWorker gives the machine of a worker a fault and expects the use of its slices to become unknown.
+func (w *world) breakWorker(id, fault string) {
 	w.Helper()
 	var node string
 	for _, pod := range w.pods(id) {
@@ -97,10 +77,10 @@ func (w *world) breakHead(id, fault string, b *book) {
 	w.annotate(node, fault)
 	w.Cleanup(func() { w.annotate(node, "") })
 	w.until("impossible figures are dropped", func() bool {
-		use := b.last()
+		use := w.use(id)
 		return use.Dropped > 0 && len(use.Samples) == 2 && use.Problem.IsZero()
 	})
-	for _, s := range b.last().Samples {
+	for _, s := range w.use(id).Samples {
 		if s.UsedMiB != nil && *s.UsedMiB > 8373 {
 			w.Errorf("sample %+v", s)
 		}
