@@ -126,6 +126,11 @@ bench-informers: build sandbox ## measure informers' memory: typed, as the porta
 	@.ci/install postgres
 	@go run ./bench/informers $(BENCH) $(ARGS)
 
+.PHONY: bench-collect
+bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slices costs
+	@.ci/install postgres
+	@go run ./bench/collect $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

@@ -95,6 +95,11 @@ func newHeads(access HeadAccess, config *rest.Config, log *slog.Logger, changed 
 	return h, nil
 }
 
+// DirectHeads returns the way to heads whose pods this process reaches by their addresses.
+func DirectHeads(log *slog.Logger) *Heads {
+	return &Heads{dial: dialDirect, changed: func(string) {}, log: log, known: map[string]*headState{}}
+}
+
 func dialDirect(ctx context.Context, to HeadAddress) (net.Conn, error) {
 	if net.ParseIP(to.IP) == nil {
 		return nil, fmt.Errorf("head pod %s has no address yet", to.Pod)
@@ -130,7 +135,7 @@ func (e *headStatus) Error() string {
 }
 
 // call sends one request to a head and returns the JSON that it answers, at most so many bytes: bounded in time, without
-// following redirects. An answer that is no success is a *headStatus.
+// following redirects. What goes wrong is a *useError; an answer that is no success has a *headStatus in it.
 func (h *Heads) call(ctx context.Context, to HeadAddress, method, path string, body []byte, most int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
@@ -147,21 +152,26 @@ func (h *Heads) call(ctx context.Context, to HeadAddress, method, path string, b
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-		return nil, &headStatus{path, response.StatusCode, string(said)}
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadRefused, Args: map[string]any{"status": response.StatusCode}},
+			Err: &headStatus{path, response.StatusCode, string(said)}}
 	}
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind))
+		return nil, unreadable(fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind)))
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
-	if len(answer) > most {
-		return nil, fmt.Errorf("head answers %s with more than %d KiB", path, most>>10)
+	switch {
+	case len(answer) > most:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseAnswerTooLarge, Args: map[string]any{"kib": most >> 10}},
+			Err: fmt.Errorf("head answers %s with more than %d KiB", path, most>>10)}
+	case err != nil:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
-	return answer, err
+	return answer, nil
 }
 
 var rayVersionText = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,40}$`)

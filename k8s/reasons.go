@@ -29,4 +29,14 @@ const (
 	ReasonQuotaRights  = "quota_rights"  // the portal may not write ResourceQuotas; no namespaces when it may not see them either
 	ReasonQuotaTaken   = "quota_taken"   // somebody else's ResourceQuota has the name
 	ReasonQuotaRefused = "quota_refused" // a rule of the namespace, or the API server failed
+
+	// Why nothing new is known about a cluster's use. Args are named here.
+	ReasonUseNoHead           = "use_no_head"           // no head pod that could be asked
+	ReasonUseHeadSilent       = "use_head_silent"       // the head did not answer in time
+	ReasonUseHeadRefused      = "use_head_refused"      // the head did not answer the question; Args: status
+	ReasonUseAnswerTooLarge   = "use_answer_too_large"  // more than a cluster of this size has to say; Args: kib
+	ReasonUseAnswerUnreadable = "use_answer_unreadable" // no JSON, or not of the form that Ray has
+	ReasonUseSourceSilent     = "use_source_silent"     // Prometheus did not answer in time
+	ReasonUseSourceRefused    = "use_source_refused"    // Prometheus refuses the question; Detail
+	ReasonUseNoSeries         = "use_no_series"         // Prometheus has no series of the cluster's pods
 )

@@ -114,6 +114,15 @@ func (c *Controller) nodes() []*corev1.Node {
 	return nodes
 }
 
+// node returns what the cache holds of one node; nil when there is none.
+func (c *Controller) node(name string) *corev1.Node {
+	obj, ok, _ := c.caches.nodes.GetIndexer().GetByKey(name)
+	if !ok {
+		return nil
+	}
+	return obj.(*corev1.Node)
+}
+
 func (c *Controller) pods() []*podView {
 	list := c.caches.pods.GetIndexer().List()
 	pods := make([]*podView, 0, len(list))

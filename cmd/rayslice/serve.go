@@ -32,6 +32,7 @@ type portal struct {
 	store      *store.Store
 	sessions   *pgxpool.Pool
 	controller *k8s.Controller
+	collector  *k8s.Collector
 	notifier   *notify.Notifier
 	outbox     *pgxpool.Pool // of the notifier
 	handler    *handlers.Server
@@ -91,6 +92,9 @@ func (p *portal) open(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := p.openController(catalogue, registry); err != nil {
+		return err
+	}
+	if err := p.openCollector(catalogue, registry); err != nil {
 		return err
 	}
 	if err := p.openNotifier(ctx, registry); err != nil {
@@ -234,6 +238,7 @@ func (p *portal) run(ctx context.Context, listener net.Listener) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(p.controller.Run(reconciling), context.Canceled) })
+	group.Go(func() error { return ignore(p.collector.Run(reconciling), context.Canceled) })
 	group.Go(func() error { return ignore(p.notifier.Run(reconciling), context.Canceled) })
 	group.Go(func() error { return ignore(p.store.Listen(reconciling, p.wake), context.Canceled) })
 	group.Go(func() error {
