@@ -405,6 +405,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 		row.Back = true
 		p.Decision = &row
 	}
+	s.letOpen(c, p.Request.ID)
 	return page(c, status, web.RequestView(p))
 }
 
@@ -436,6 +437,9 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 		Frame: frame, Request: request, Cluster: cluster, Catalogue: s.config.Catalogue, Audit: audit,
 		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
 		CanChange: actor.CanChange(request) && request.State.Open(), Stream: "/clusters/" + id + "/events",
+	}
+	if s.clusters != nil {
+		p.Way = web.Way{Host: s.clusters.origin(id), Portal: s.config.PublicURL, Access: actor.Access(request)}
 	}
 	if request.State.Open() {
 		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)
