@@ -206,7 +206,7 @@ func (x *exchangeWatch) Stop() {
 // stillMay looks again whether a key opens what it did: everything, or the dashboard to look at. While the database is away
 // nobody is cut off.
 func (s *Server) stillMay(ctx context.Context, k key, everything bool) bool {
-	p, err := s.passes.of(ctx, k, true, s.may)
+	p, err := s.passes.of(ctx, k, s.timing.recheck, s.may)
 	if err != nil {
 		status, _ := explain(err)
 		return status == statusClientGone || status == http.StatusServiceUnavailable

@@ -21,7 +21,6 @@ const (
 // passes remembers for a few seconds what keys open: a dashboard asks for dozens of files at once. It is as fresh as what event
 // streams know, and nobody sends a job by it.
 type passes struct {
-	life    time.Duration
 	now     func() time.Time
 	mu      sync.Mutex
 	known   *simplelru.LRU[[sha256.Size]byte, pass]
@@ -34,7 +33,7 @@ type entered struct {
 	cluster string
 }
 
-func newPasses(life time.Duration, now func() time.Time) *passes {
+func newPasses(now func() time.Time) *passes {
 	known, err := simplelru.NewLRU[[sha256.Size]byte, pass](maxPasses, nil)
 	if err != nil {
 		panic(err) // the size is above 0
@@ -43,17 +42,17 @@ func newPasses(life time.Duration, now func() time.Time) *passes {
 	if err != nil {
 		panic(err)
 	}
-	return &passes{life: life, now: now, known: known, entries: entries}
+	return &passes{now: now, known: known, entries: entries}
 }
 
-// of returns what a key opens. Where remembered is false it is looked up in any case.
-func (p *passes) of(ctx context.Context, k key, remembered bool, look func(context.Context, key) (pass, error)) (pass, error) {
+// of returns what a key opens, as it was at most so long ago; 0 = now.
+func (p *passes) of(ctx context.Context, k key, age time.Duration, look func(context.Context, key) (pass, error)) (pass, error) {
 	name := sha256.Sum256([]byte(strings.Join(append([]string{k.cluster, k.bearer}, k.cookies...), "\x00")))
-	if remembered {
+	if age > 0 {
 		p.mu.Lock()
 		found, ok := p.known.Get(name)
 		p.mu.Unlock()
-		if ok && p.now().Sub(found.at) < p.life {
+		if ok && p.now().Sub(found.at) < age {
 			return found, nil
 		}
 	}

@@ -116,7 +116,7 @@ func New(config Config) (*Server, error) {
 	if s.clusters, err = newClusterHosts(public, config.ClustersDomain); err != nil {
 		return nil, err
 	}
-	s.passes, s.heads, s.proxying = newPasses(s.timing.recheck, s.now), newHeads(config.Dashboard), proxying{by: map[int64]int{}}
+	s.passes, s.heads, s.proxying = newPasses(s.now), newHeads(config.Dashboard), proxying{by: map[int64]int{}}
 	s.echo, s.clusterEcho = s.routes(), s.clusterRoutes()
 	s.listening.Go(s.listen)
 	return s, nil
