@@ -111,6 +111,11 @@ bench-approvals: build ## measure the server time of the approvals page among 10
 	@.ci/install postgres
 	@go run ./bench/approvals $(BENCH) $(ARGS)
 
+.PHONY: bench-proxy
+bench-proxy: build ## measure what the way through the portal to a dashboard costs
+	@.ci/install postgres
+	@go run ./bench/proxy $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

@@ -23,6 +23,7 @@ type clusters struct {
 	head    *httptest.Server
 	request rayslice.Request
 	host    string // of the cluster
+	address string // of another head than the test's own; "" = that
 
 	mu    sync.Mutex
 	heard []*http.Request // by the head
@@ -61,6 +62,9 @@ func openClusters(t testing.TB, f http.HandlerFunc, change ...func(*Config)) *cl
 // way leads to the head and nowhere else.
 func (c *clusters) way() http.RoundTripper {
 	address := c.head.Listener.Addr().String()
+	if c.address != "" {
+		address = c.address
+	}
 	return &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	}}
@@ -79,7 +83,7 @@ func (p *portal) run(request rayslice.Request) {
 
 func (p *portal) observe(request rayslice.Request, head *rayslice.Worker) {
 	p.t.Helper()
-	err := p.store.SaveCluster(p.t.Context(), rayslice.System, rayslice.Cluster{RequestID: request.ID, ObservedAt: time.Now(), Exists: true, Ours: true, UID: "uid", Head: head})
+	err := p.store.SaveCluster(p.t.Context(), rayslice.System, rayslice.Cluster{RequestID: request.ID, ObservedAt: time.Now(), Exists: true, Ours: true, UID: "uid", Head: head, HeadAnswers: true, Service: request.ObjectName() + "-head-svc.team-vision.svc"})
 	if err != nil {
 		p.t.Fatal(err)
 	}

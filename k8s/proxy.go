@@ -11,8 +11,8 @@ import (
 const (
 	proxyDial   = 10 * time.Second
 	proxyIdle   = 30 * time.Second
-	proxyAnswer = time.Minute // until the head says anything at all
-	proxySpare  = 8           // connections kept for the next request
+	proxyAnswer = 3 * time.Minute // until the head says anything at all; a first job may take that long
+	proxySpare  = 8               // connections kept for the next request
 )
 
 // Proxy returns the way to one head for what people do with it. Like Transport it goes nowhere else, whatever host a request
