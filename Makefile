@@ -131,6 +131,11 @@ bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slic
 	@.ci/install postgres
 	@go run ./bench/collect $(BENCH) $(ARGS)
 
+.PHONY: bench-proxy
+bench-proxy: build ## measure what the way through the portal to a dashboard costs
+	@.ci/install postgres
+	@go run ./bench/proxy $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

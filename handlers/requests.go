@@ -409,6 +409,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 		row.Back = true
 		p.Decision = &row
 	}
+	s.letOpen(c, p.Request.ID)
 	return page(c, status, web.RequestView(p))
 }
 
@@ -443,6 +444,9 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 	}
 	if p.Verification, err = s.verification(ctx, actor, request); err != nil {
 		return p, err
+	}
+	if s.clusters != nil {
+		p.Way = web.Way{Host: s.clusters.origin(id), Portal: s.config.PublicURL, Access: actor.Access(request)}
 	}
 	if request.State.Open() {
 		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)

@@ -48,6 +48,7 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters/:id/yaml", s.showYAML, signedIn...)
 	e.POST("/clusters/:id/stop", s.stopRequest, mayStop...)
 	e.POST("/clusters/:id/verify", s.verifyCluster, mayRequest...)
+	e.POST("/clusters/:id/open", s.openCluster, append(slices.Clip(signedIn), s.inPerson)...)
 	get("/clusters/:id/edit", s.editRequest, signedIn...)
 	e.POST("/clusters/:id/edit", s.resendRequest, mayRequest...)
 	e.POST("/clusters/:id/preview", s.previewEdit, mayRequest...)

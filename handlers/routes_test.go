@@ -43,6 +43,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /clusters/:id/events": {signIn, 200, 404, 200, 200, 200, 200},
 		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200, 200, 200, 200},
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
+		"POST /clusters/:id/open":  {signIn, 404, 404, 404, 404, 403, 403}, // clusters have no hosts here; TestWhoMayDoWhatOnAClustersHost has some
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
 		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200, 403, 403},

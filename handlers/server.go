@@ -38,6 +38,9 @@ type Config struct {
 	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
 	BaseContext    context.Context // optional: when it ends, so do the event streams
 
+	ClustersDomain string                       // optional: below it every cluster has a host of its own, e.g. "clusters.example"
+	Dashboard      func(Head) http.RoundTripper // with ClustersDomain: the way to the dashboard of one head, which goes nowhere else
+
 	Unlimited    bool                   // nobody is held to a share; for measurements
 	Mail         bool                   // there is a mail server for notifications
 	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"
@@ -57,6 +60,11 @@ type Server struct {
 	config       Config
 	public       *url.URL
 	echo         *echo.Echo
+	clusters     *clusterHosts // nil = clusters have no hosts
+	clusterEcho  *echo.Echo    // answers on them
+	passes       *passes
+	heads        *heads
+	proxying     proxying
 	sessions     *scs.SessionManager
 	crossOrigin  *http.CrossOriginProtection
 	sessionStore sessionStore
@@ -106,18 +114,29 @@ func New(config Config) (*Server, error) {
 	}
 	s.streams = newHub(s.metrics)
 	s.context, s.cancel = context.WithCancel(config.BaseContext)
-	s.echo = s.routes()
+	if s.clusters, err = newClusterHosts(public, config.ClustersDomain); err != nil {
+		return nil, err
+	}
+	s.passes, s.heads, s.proxying = newPasses(s.now), newHeads(config.Dashboard), proxying{by: map[int64]int{}}
+	s.echo, s.clusterEcho = s.routes(), s.clusterRoutes()
 	s.listening.Go(s.listen)
 	return s, nil
 }
 
 // ServeHTTP answers one HTTP request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, below := s.clusters.label(r.Host); below {
+		s.clusterEcho.ServeHTTP(w, r)
+		return
+	}
+	s.echo.ServeHTTP(w, r)
+}
 
 // Close ends every event stream and stops listening for changes. Other requests are still answered.
 func (s *Server) Close() {
 	s.cancel()
 	s.listening.Wait()
+	s.heads.close()
 	if s.provider != nil {
 		s.provider.close()
 	}

@@ -22,6 +22,7 @@ type scene struct {
 	token   rayslice.Token
 	grant   int64
 	notice  int64
+	opening int64
 }
 
 func newScene(t *testing.T) scene {
@@ -41,6 +42,11 @@ func newScene(t *testing.T) scene {
 	storetest.Query(t, &sc.grant, `SELECT max(id) FROM grants`)
 	storetest.Exec(t, `INSERT INTO notices (news_id, user_id, code, at) VALUES (1, $1, 'approved', now())`, p.Ada.ID)
 	storetest.Query(t, &sc.notice, `SELECT max(id) FROM notices`)
+	storetest.Exec(t, `INSERT INTO sessions (token, data, expiry) VALUES ('session', '', now() + interval '1 hour')`)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, code, sealed, ends_at) VALUES ($1, $2, 'session', 'code', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, sealed, ends_at) VALUES ($1, $2, 'session', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
+	storetest.Query(t, &sc.opening, `SELECT max(id) FROM openings`)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, cookie, sealed, ends_at) VALUES ($1, $2, 'session', 'cookie', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
 	if err := s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: sc.request.ID, Exists: true, Service: "svc"}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +90,17 @@ var rights = map[string]right{
 	}},
 	"Letter": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Letter(sc.ctx, a, sc.notice)
+		return one(err)
+	}},
+	"KeepOpening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.KeepOpening(sc.ctx, a, sc.opening, []byte("other cookie"), []byte("sealed")))
+	}},
+	"Opening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Opening(sc.ctx, a, sc.request.ID, []byte("cookie"))
+		return one(err)
+	}},
+	"TakeOpening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.TakeOpening(sc.ctx, a, sc.request.ID, []byte("code"))
 		return one(err)
 	}},
 	"LiveRequests": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.LiveRequests(sc.ctx, a); return one(err) }},
@@ -161,6 +178,14 @@ var rights = map[string]right{
 	"Deciders": {owner, func(sc scene, a rayslice.User) (int, error) {
 		n, err := sc.Deciders(sc.ctx, a, "vision", sc.Ada.ID)
 		return len(n), err
+	}},
+	"EnterCluster": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.EnterCluster(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"OpenCluster": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.OpenCluster(sc.ctx, a, store.Opening{RequestID: sc.request.ID, Session: "session", Code: []byte("new code"), Sealed: []byte("sealed")})
+		return one(err)
 	}},
 	"Grants": {owner, func(sc scene, a rayslice.User) (int, error) {
 		g, err := sc.Grants(sc.ctx, a, "vision")

@@ -107,6 +107,14 @@ type RequestPage struct {
 	Verification VerificationView
 	Reply        ReplyForm // answer to a lead who asked back
 	Stream       string    // address of the event stream; "" = the page does not refresh itself
+	Way         Way                   // to the dashboard and the jobs
+}
+
+// Way is how to reach a cluster through the portal.
+type Way struct {
+	Host   string          // origin of the cluster's host; "" = clusters have none
+	Portal string          // address of the portal
+	Access rayslice.Access // what the visitor may do there
 }
 
 // ErrorPage says what went wrong and what to do.
@@ -114,4 +122,10 @@ type ErrorPage struct {
 	Frame
 	Status  int             // HTTP status: 403, 404, 422, 500, 503, …
 	Problem *rayslice.Error // nil = only the status is known
+}
+
+// ClusterErrorPage is an ErrorPage on the host of a cluster, where the portal has neither styles nor other pages.
+type ClusterErrorPage struct {
+	ErrorPage
+	Portal string // address of the cluster's page in the portal
 }

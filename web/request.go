@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -288,10 +289,12 @@ type connect struct {
 	answers   bool   // the head answers
 	versions  string // which Python and Ray the other side needs
 	client    string // address for ray.init
-	dashboard string
+	dashboard string // "" = it is opened through the portal
 	notebook  string
 	job       string
 	forward   string
+	opens     bool // the visitor can open the dashboard through the portal
+	views     bool // and may only look
 }
 
 // connection returns how to reach the cluster; false when there is nothing to reach.
@@ -313,9 +316,25 @@ func connection(p RequestPage) (connect, bool) {
 	}
 	c.notebook = fmt.Sprintf("# pip install \"ray[default]==%s\"\nimport ray\nray.init(%q)", version, c.client)
 	c.job = fmt.Sprintf("ray job submit --address %s --working-dir . -- python train.py", c.dashboard)
+	ports := "10001:10001 8265:8265"
+	if p.Way.Host != "" {
+		c.job, c.dashboard, ports = jobThrough(p.Way), "", "10001:10001"
+		c.opens, c.views = p.Way.Access != rayslice.AccessNone, p.Way.Access != rayslice.AccessFull
+	}
 	service, _, _ := strings.Cut(p.Cluster.Service, ".")
-	c.forward = fmt.Sprintf("kubectl -n %s port-forward service/%s 10001:10001 8265:8265", p.Request.Namespace, service)
+	c.forward = fmt.Sprintf("kubectl -n %s port-forward service/%s %s", p.Request.Namespace, service, ports)
 	return c, true
+}
+
+// jobThrough returns the line that sends a job through the portal. Few programs resolve names below localhost, so on one's own
+// machine the name of the host goes into a header.
+func jobThrough(w Way) string {
+	address, host := w.Host, ""
+	if u, err := url.Parse(w.Host); err == nil && strings.HasSuffix(u.Hostname(), ".localhost") {
+		address, host = w.Portal, `"Host": "`+u.Host+`", `
+	}
+	return fmt.Sprintf("ray job submit --address %s \\\n  --headers \"{%s\\\"Authorization\\\": \\\"Bearer $RAYSLICE_TOKEN\\\"}\" \\\n  --working-dir . -- python train.py",
+		address, strings.ReplaceAll(host, `"`, `\"`))
 }
 
 // rayVersion returns what the head answered, else what was asked for.
