@@ -185,3 +185,65 @@ func (c Card) slots(s Slice, surely bool) int {
 	}
 	return n
 }
+
+// A PoolSum adds up the cards of one pool's nodes. GiB are of nodes that hand out slices.
+type PoolSum struct {
+	Nodes    int `json:"nodes"`
+	Cards    int `json:"cards"`
+	GiB      int `json:"gib"`       // offered
+	GivenGiB int `json:"given_gib"` // what live pods have of it
+	FreeGiB  int `json:"free_gib"`  // surely free on nodes that take slices; it lies on many cards, so a slice may find no room all the same
+	Free     int `json:"free"`      // whole cards that nobody has, on nodes that take pods
+	Largest  int `json:"largest"`   // GiB of the largest slice that surely finds room now
+	Troubled int `json:"troubled"`  // nodes that take no slices, or about which something does not add up
+}
+
+// SumPool adds up the nodes of one pool; pool "" = those that no pool picks.
+func SumPool(pool string, nodes []NodeCards) PoolSum {
+	var sum PoolSum
+	for _, n := range nodes {
+		if n.Pool != pool {
+			continue
+		}
+		sum.Nodes, sum.Cards = sum.Nodes+1, sum.Cards+len(n.Cards)
+		if n.Troubled() {
+			sum.Troubled++
+		}
+		for _, c := range n.Cards {
+			sum.addCard(n, c)
+		}
+		if len(n.Cards) > 0 && n.Mode.Sliced() {
+			sum.GivenGiB += n.Cards[0].Loose.GiB
+		}
+	}
+	return sum
+}
+
+func (s *PoolSum) addCard(n NodeCards, c Card) {
+	if !c.Mode.Sliced() {
+		if c.Empty && n.Usable() {
+			s.Free++
+		}
+		return
+	}
+	s.GiB, s.GivenGiB = s.GiB+c.GiB, s.GivenGiB+c.GivenGiB()
+	if n.Usable() {
+		free := max(0, c.FreeGiB-c.Loose.GiB)
+		s.FreeGiB += free
+		if c.MaxPods == 0 || len(c.Parts)+c.Loose.Pods < c.MaxPods {
+			s.Largest = max(s.Largest, free)
+		}
+	}
+}
+
+// GivenGiB returns how many GiB of the card pods have, by what is recorded.
+func (c Card) GivenGiB() int {
+	given := 0
+	for _, p := range c.Parts {
+		given += p.GiB
+	}
+	return given
+}
+
+// Troubled reports whether something about the node needs a look.
+func (n Node) Troubled() bool { return !n.Ready || len(n.Problems)+len(n.Doubts) > 0 }

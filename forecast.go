@@ -16,12 +16,12 @@ type Occupant struct {
 
 // Codes of Forecast.Cannot; the sentences stand in the catalogues as reason_<code>.
 const (
-	CannotNoNode    = "fit_no_node"    // no node of the pool can be used; Args: pool
-	CannotTooLarge  = "fit_too_large"  // larger than any card; Args: largest (GiB)
-	CannotFewCards  = "fit_few_cards"  // more cards for one worker than a node has; Args: cards
-	CannotTooMany   = "fit_too_many"   // more workers than even an empty fleet takes
-	CannotFewNodes  = "fit_few_nodes"  // more workers on different nodes than there are; Args: nodes
-	CannotNoCompute = "fit_no_compute" // its nodes reserve compute, and the draft asks for none, or the other way round
+	ReasonFitNoNode    = "fit_no_node"    // no node of the pool can be used; Args: pool
+	ReasonFitTooLarge  = "fit_too_large"  // larger than any card; Args: largest (GiB)
+	ReasonFitFewCards  = "fit_few_cards"  // more cards for one worker than a node has; Args: cards
+	ReasonFitTooMany   = "fit_too_many"   // more workers than even an empty fleet takes
+	ReasonFitFewNodes  = "fit_few_nodes"  // more workers on different nodes than there are; Args: nodes
+	ReasonFitNoCompute = "fit_no_compute" // its nodes reserve compute, and the draft asks for none, or the other way round
 )
 
 // A Forecast says whether a draft fits now, and if not, when at the latest.
@@ -136,7 +136,7 @@ func (f Fleet) cannot(draft RequestDraft) Reason {
 		}
 	}
 	if result := Fit(draft, room); !result.Fits && !result.Maybe {
-		return Reason{Code: CannotTooMany}
+		return Reason{Code: ReasonFitTooMany}
 	}
 	return Reason{}
 }
@@ -165,15 +165,15 @@ func (r Room) cannotHold(g Group) Reason {
 	}
 	switch {
 	case cards == 0:
-		return Reason{Code: CannotNoNode, Args: map[string]any{"pool": g.Pool}}
+		return Reason{Code: ReasonFitNoNode, Args: map[string]any{"pool": g.Pool}}
 	case g.GiB > largest:
-		return Reason{Code: CannotTooLarge, Args: map[string]any{"largest": largest}}
+		return Reason{Code: ReasonFitTooLarge, Args: map[string]any{"largest": largest}}
 	case fitting == 0:
-		return Reason{Code: CannotNoCompute}
+		return Reason{Code: ReasonFitNoCompute}
 	case nodes == 0:
-		return Reason{Code: CannotFewCards, Args: map[string]any{"cards": most}}
+		return Reason{Code: ReasonFitFewCards, Args: map[string]any{"cards": most}}
 	case g.Spread && nodes < g.MaxWorkers:
-		return Reason{Code: CannotFewNodes, Args: map[string]any{"nodes": nodes}}
+		return Reason{Code: ReasonFitFewNodes, Args: map[string]any{"nodes": nodes}}
 	}
 	return Reason{}
 }

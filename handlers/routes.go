@@ -49,6 +49,8 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/clusters/:id/edit", s.resendRequest, mayRequest...)
 	e.POST("/clusters/:id/preview", s.previewEdit, mayRequest...)
 	e.POST("/clusters/:id/reply", s.replyToLead, mayRequest...)
+	get("/fleet", s.showFleet, signedIn...)
+	get("/fleet/events", s.streamFleet, signedIn...)
 	get("/approvals", s.showApprovals, signedIn...)
 	e.POST("/approvals", s.decideSeveral, signedIn...)
 	get("/approvals/events", s.streamApprovals, signedIn...)
@@ -104,6 +106,7 @@ func (s *Server) routes() *echo.Echo {
 	e.PUT("/api/v1/requests/:id", s.apiResendRequest, mayRequest...)
 	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
 	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
+	get("/api/v1/capacity", s.apiCapacity, signedIn...)
 	return e
 }
 

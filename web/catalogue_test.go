@@ -162,9 +162,9 @@ func addComputedKeys(wanted map[string]string) {
 	add("", "batch_crowded", "outcomes_crowded") // handed to crowdedText
 	add("saved_", DoneCodes...)
 	add("quota_nothing_", string(unitGiB), string(unitCards))
-	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest", "fleet_as_of") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
-	add("label_", "reply", "ids", "verdict", "revision")
+	add("label_", "page", "mode", "reply", "ids", "verdict", "revision")
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.

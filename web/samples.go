@@ -42,6 +42,7 @@ func Samples() []Sample {
 	all = append(all, auditSamples()...)
 	all = append(all, adminSamples()...)
 	all = append(all, notificationSamples()...)
+	all = append(all, fleetSamples()...)
 	return append(all, errorSamples()...)
 }
 
@@ -199,6 +200,10 @@ func samplePage(f Frame, form RequestForm) NewRequestPage {
 		draft.Normalize(p.Catalogue)
 		p.Charge = draft.Charge()
 	}
+	p.Fits = sampleFits(f.Now)
+	if fit, ok := p.Fits[groupAt(form, 0).Size]; ok {
+		p.Room = &fit
+	}
 	return p
 }
 
@@ -259,7 +264,7 @@ func formSamples() []Sample {
 		{"new-stale", func(f Frame) templ.Component {
 			f.DataUnknown = true
 			p := samplePage(f, sampleForm())
-			p.Fleet = rayslice.Fleet{}
+			p.Fleet, p.Fits, p.Room = rayslice.Fleet{}, nil, nil
 			return NewRequestView(p)
 		}},
 	}
