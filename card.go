@@ -61,7 +61,7 @@ type Part struct {
 // Loose is what the pods of a node have of cards that nobody has recorded. What a card has free is an upper bound then.
 type Loose struct {
 	Pods        int
-	GiB         int // together
+	GiB         int // together, and what is recorded on a card beyond what it offers
 	CorePercent int // together
 }
 
@@ -108,6 +108,11 @@ func nodeCards(n Node, holds []Hold) NodeCards {
 			loose = Loose{loose.Pods + left.Pods, loose.GiB + left.GiB, loose.CorePercent + left.CorePercent}
 		}
 	}
+	for i := range node.Cards { // what is too much on one card counts in the node's sum, so it may be missing on any
+		c := &node.Cards[i]
+		loose.GiB, loose.CorePercent = loose.GiB+max(0, -c.FreeGiB), loose.CorePercent+max(0, -c.FreeCore)
+		c.FreeGiB, c.FreeCore = max(0, c.FreeGiB), max(0, c.FreeCore)
+	}
 	for i := range node.Cards {
 		node.Cards[i].Loose = loose
 	}
@@ -119,22 +124,35 @@ func (n *NodeCards) place(h Hold) Loose {
 	if !n.Mode.Sliced() {
 		return n.placeWhole(h)
 	}
-	wants := h.Slice.GiB * max(1, h.Slice.Cards)
-	if h.Slice.GiB == 0 { // a pod of whole cards, from before the node was shared
-		wants = n.CardGiB * max(1, h.Slice.Cards)
-	}
 	for _, p := range h.Placements {
-		if p.Card < 0 || p.Card >= len(n.Cards) {
-			continue
+		if n.has(p) {
+			n.Cards[p.Card].take(p.GiB, h.Slice.CorePercent)
+			n.Cards[p.Card].Parts = append(n.Cards[p.Card].Parts, Part{Hold: h, GiB: p.GiB, CorePercent: h.Slice.CorePercent})
 		}
-		n.Cards[p.Card].take(p.GiB, h.Slice.CorePercent)
-		n.Cards[p.Card].Parts = append(n.Cards[p.Card].Parts, Part{Hold: h, GiB: p.GiB, CorePercent: h.Slice.CorePercent})
-		wants -= p.GiB
 	}
-	if wants <= 0 {
-		return Loose{}
+	if left := n.unrecorded(h); left > 0 {
+		return Loose{Pods: 1, GiB: left, CorePercent: h.Slice.CorePercent}
 	}
-	return Loose{Pods: 1, GiB: wants, CorePercent: h.Slice.CorePercent}
+	return Loose{}
+}
+
+func (n *NodeCards) has(p Placement) bool { return p.Card >= 0 && p.Card < len(n.Cards) }
+
+// unrecorded returns how many GiB of a pod lie on cards that are not recorded, or that the node does not have.
+func (n *NodeCards) unrecorded(h Hold) int {
+	switch {
+	case !n.Mode.Sliced():
+		return 0
+	case h.Slice.GiB == 0: // a pod of whole cards, from before the node was shared
+		return n.CardGiB * max(1, h.Slice.Cards)
+	}
+	left := h.Slice.GiB * max(1, h.Slice.Cards)
+	for _, p := range h.Placements {
+		if n.has(p) {
+			left -= p.GiB
+		}
+	}
+	return max(0, left)
 }
 
 // placeWhole counts cards: a pod with whole cards has them alone, and which they are makes no difference. A slice on such a
@@ -154,7 +172,7 @@ func (n *NodeCards) placeWhole(h Hold) Loose {
 }
 
 func (c *Card) take(gib, core int) {
-	c.FreeGiB, c.FreeCore, c.Empty = max(0, c.FreeGiB-gib), max(0, c.FreeCore-core), false
+	c.FreeGiB, c.FreeCore, c.Empty = c.FreeGiB-gib, c.FreeCore-core, false
 }
 
 // slots returns how many parts of the slice have room on the card: surely, wherever what is not recorded lies, or as far as
@@ -212,8 +230,8 @@ func SumPool(pool string, nodes []NodeCards) PoolSum {
 		for _, c := range n.Cards {
 			sum.addCard(n, c)
 		}
-		if len(n.Cards) > 0 && n.Mode.Sliced() {
-			sum.GivenGiB += n.Cards[0].Loose.GiB
+		for _, h := range n.Loose {
+			sum.GivenGiB += n.unrecorded(h)
 		}
 	}
 	return sum

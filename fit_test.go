@@ -68,6 +68,7 @@ func TestFit(t *testing.T) {
 		"B032 a card nobody recorded may be any":       {fitDraft(fitGroup("a10", 16, 3)), []Hold{foreign("n1", 8)}, FitResult{Known: true, Maybe: true, OnCards: 2, Missing: 1}},
 		"nor helps it where there is too little":       {fitDraft(fitGroup("a10", 16, 5)), []Hold{foreign("n1", 8)}, FitResult{Known: true, OnCards: 2, Missing: 3}},
 		"a card that the node has not is not recorded": {fitDraft(fitGroup("a10", 22, 4)), []Hold{foreign("n1", 8, 7)}, FitResult{Known: true, Maybe: true, OnCards: 2, Missing: 2}},
+		"what is too much on one card is missing":      {fitDraft(fitGroup("a10", 20, 1)), []Hold{foreign("n1", 22, 0), foreign("n1", 4, 0), foreign("n2", 22, 0), foreign("n2", 22, 1)}, FitResult{Known: true, Maybe: true, Missing: 1}},
 		"a pod that waits counts where it would go":    {fitDraft(fitGroup("a10", 22, 4)), []Hold{heldBy("x", "", 8)}, FitResult{Known: true, OnCards: 4, Missing: 1}},
 		"one that has no room takes none":              {fitDraft(fitGroup("a10", 22, 4)), []Hold{heldBy("x", "", 23)}, FitResult{Known: true, Fits: true, OnCards: 4}},
 		"a pod on its way out still has its card":      {fitDraft(fitGroup("a10", 22, 4)), []Hold{{RequestID: "x", Node: "n1", Deleting: true, Slice: Slice{Pool: "a10", GiB: 1, Cards: 1}, Placements: []Placement{{GiB: 1}}}}, FitResult{Known: true, OnCards: 3, Missing: 1}},

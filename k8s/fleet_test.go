@@ -119,7 +119,9 @@ func TestObserveNode(t *testing.T) {
 				n.Pool, n.Mode, n.Problems = "core", rayslice.ModeCoreMem, []rayslice.Reason{reason(ReasonNodeNoCompute, nil)}
 			}), ""},
 		"whole cards": {gpuNode(label("card", "a100"), label(LabelGPUMode, "default"), label(labelCardMiB, "81920MiB"), offers(map[corev1.ResourceName]string{ResourceGPU: "8"})), nil,
-			with(func(n *rayslice.Node) { n.Pool, n.Mode, n.Cards, n.CardGiB, n.MaxPods = "a100", rayslice.ModeWhole, 8, 80, 0 }), ""},
+			with(func(n *rayslice.Node) {
+				n.Pool, n.Mode, n.Cards, n.CardGiB, n.MaxPods = "a100", rayslice.ModeWhole, 8, 80, 0
+			}), ""},
 		"whole cards, none offered": {gpuNode(label("card", "a100"), label(LabelGPUMode, "default"), offers(nil)), nil,
 			with(func(n *rayslice.Node) {
 				n.Pool, n.Mode, n.MaxPods, n.Cards, n.CardGiB, n.Problems = "a100", rayslice.ModeWhole, 0, 0, 0, []rayslice.Reason{reason(ReasonNodeOffersNone, nil)}

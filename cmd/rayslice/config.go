@@ -32,6 +32,7 @@ type Config struct {
 	QPS              float32        `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
 	Burst            int            `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
 	Resync           time.Duration  `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
+	MaxPodsPerCard   int            `env:"RAYSLICE_MAX_PODS_PER_CARD" default:"20" placeholder:"N" help:"Most pods on one card of a node without the label ack.node.gpu.max-pod."`
 	Catalogue        string         `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
 	Teams            string         `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams to add at start, with persona sign-in of people too; a limit that exists is left as it is; empty: none, or with persona sign-in those of the demo."`
 	PersonaSignIn    bool           `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`

@@ -197,7 +197,7 @@ func (p *portal) openController(catalogue rayslice.Catalogue, registry *promethe
 	p.controller, err = k8s.New(k8s.Config{
 		Rest: rest, Store: p.store, Catalogue: catalogue, Access: k8s.HeadAccess(p.config.HeadAccess),
 		QPS: p.config.QPS, Burst: p.config.Burst, Resync: p.config.Resync, Logger: p.logger,
-		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, Registerer: registry,
+		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, MaxPodsPerCard: p.config.MaxPodsPerCard, Registerer: registry,
 	})
 	return err
 }
