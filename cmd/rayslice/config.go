@@ -62,6 +62,7 @@ func (c Config) Validate() error {
 		require(c.DatabaseURL == "" || validDatabase(c.DatabaseURL), "--database-url (RAYSLICE_DATABASE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.MigrateURL == "" || validDatabase(c.MigrateURL), "--migrate-url (RAYSLICE_MIGRATE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
+		require(c.MaxPodsPerCard >= 1, "--max-pods-per-card (RAYSLICE_MAX_PODS_PER_CARD): must be at least 1, is %d", c.MaxPodsPerCard),
 		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
 		require(c.OIDCIssuer == "" || validIssuer(c.OIDCIssuer), "--oidc-issuer (RAYSLICE_OIDC_ISSUER): %q is not an https address, or http on this machine", c.OIDCIssuer),

@@ -263,7 +263,7 @@ func (f *fleet) fromPage() held {
 		page, err := goquery.NewDocumentFromReader(io.LimitReader(response.Body, 1<<24))
 		response.Body.Close()
 		f.must(err)
-		for _, row := range page.Find("table.cards tr[id]").EachIter() {
+		for _, row := range page.Find("table.holders tr[id]").EachIter() {
 			key := row.AttrOr("id", "")
 			for _, part := range row.Find("li").EachIter() {
 				text := strings.TrimSpace(part.Text())
