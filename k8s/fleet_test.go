@@ -85,6 +85,8 @@ func TestObserveNode(t *testing.T) {
 			}), ReasonPoolUnit},
 		"a card of 141 GiB is not MiB": {gpuNode(label(labelCardMiB, "143771MiB"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "140", ResourceGPUCount: "1"})), nil,
 			with(func(n *rayslice.Node) { n.Cards, n.CardGiB = 1, 140 }), ""},
+		"B031 16130 MiB offered as 15": {gpuNode(label(labelCardMiB, "16130MiB"), label("card", "other"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "15", ResourceGPUCount: "1"})), nil,
+			with(func(n *rayslice.Node) { n.Pool, n.Cards, n.CardGiB = "", 1, 15 }), ""},
 		"B022 labelled, offers nothing": {gpuNode(offers(nil)), nil,
 			with(func(n *rayslice.Node) {
 				n.Cards, n.CardGiB, n.Problems = 0, 0, []rayslice.Reason{reason(ReasonNodeOffersNone, nil)}

@@ -180,7 +180,7 @@ func TestObserveHolds(t *testing.T) {
 	if diff := cmp.Diff(doubts, fleet.Nodes[0].Doubts); diff != "" {
 		t.Errorf("doubts (-want +got):\n%s", diff)
 	}
-	if node := fleet.ByNode()[0]; node.Cards[1].FreeGiB != 0 || len(node.Cards[1].Parts) != 3 || len(node.Loose) != 1 || node.Cards[0].Loose.GiB != 8 || !node.Usable() {
+	if node := fleet.ByNode()[0]; node.Cards[1].FreeGiB != 0 || len(node.Cards[1].Parts) != 3 || len(node.Loose) != 1 || node.Cards[0].Loose.GiB != 8+11 || !node.Usable() {
 		t.Errorf("card 1 %+v, loose %+v", node.Cards[1], node.Loose)
 	}
 }
