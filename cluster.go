@@ -120,6 +120,9 @@ type Fleet struct {
 	Nodes      []Node       `json:"nodes"`     // every node a pool's selector picks, and every node that offers a GPU
 	Pools      []PoolStatus `json:"pools"`     // one per configured pool, in the catalogue's order
 	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
+	Holds      []Hold       `json:"holds"`       // what live pods have of the cards, by node; nil when Fleet was read without
+	Strays     int          `json:"strays"`      // pods that are not the portal's and wait for a card somewhere
+	PodsUnread bool         `json:"pods_unread"` // pods could not be read yet, so nothing is known about what is free
 	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
 	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
 	Guards     []Reason     `json:"guards"`    // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
@@ -133,7 +136,9 @@ type Node struct {
 	Ready    bool     `json:"ready"`
 	Cards    int      `json:"cards"`
 	CardGiB  int      `json:"card_gib"` // GiB one card offers; 0 = offers nothing
-	Problems []Reason `json:"problems"`
+	MaxPods  int      `json:"max_pods"` // most pods on one card; 0 = not limited
+	Problems []Reason `json:"problems"` // why it takes no slices
+	Doubts   []Reason `json:"doubts"`   // what does not add up; it takes slices all the same
 }
 
 // PoolStatus is what the nodes say about one pool.

@@ -24,7 +24,7 @@ const outOfMemory = "CUDA_ERROR_OUT_OF_MEMORY"
 func ran(read string) ProbeStep { return ProbeStep{State: StepRan, Read: read} }
 
 // attempts are what a worker gets that is held at limit MiB, of which a context takes 235; 0 = nothing holds it.
-func attempts(process, api string, limit, beyond int) []AllocEvidence {
+func tries(process, api string, limit, beyond int) []AllocEvidence {
 	served, grown, refused, code, name := beyond, beyond, false, 0, ""
 	if limit > 0 && beyond > limit-235 {
 		served, grown, refused, code, name = 0, (limit-235)/256*256, true, CUDAOutOfMemory, outOfMemory
@@ -38,9 +38,9 @@ func attempts(process, api string, limit, beyond int) []AllocEvidence {
 func allAttempts(limit, cleanLimit, beyond int) []AllocEvidence {
 	all := []AllocEvidence{{ProbeStep: ran("alloc"), Process: "fresh", API: "alloc", Purpose: "inside", MiB: 4096, Served: 4096}}
 	for _, api := range []string{"alloc", "async", "vmm"} {
-		all = append(all, attempts("fresh", api, limit, beyond)...)
+		all = append(all, tries("fresh", api, limit, beyond)...)
 	}
-	return append(all, attempts("clean", "alloc", cleanLimit, beyond)...)
+	return append(all, tries("clean", "alloc", cleanLimit, beyond)...)
 }
 
 // seedEvidence is what the seed's worker shows: 8373 MiB, 4 GiB work, 16 GiB are refused.
@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 		}, NotEnforced, WhyEnvironment},
 		"held for cuMemAlloc, not for cuMemCreate": {func(_ *Target, _ *Evidence, w *WorkerEvidence) {
 			w.Allocation = slices.DeleteFunc(w.Allocation, func(a AllocEvidence) bool { return a.API == "vmm" })
-			w.Allocation = append(w.Allocation, attempts("fresh", "vmm", 0, 9461)...)
+			w.Allocation = append(w.Allocation, tries("fresh", "vmm", 0, 9461)...)
 		}, NotEnforced, WhyServed},
 		"the card has no cuMemCreate": {func(_ *Target, _ *Evidence, w *WorkerEvidence) {
 			for i := range w.Allocation {

@@ -9,8 +9,6 @@ import (
 
 const smiHead = "index, uuid, name, memory.total [MiB], memory.used [MiB], utilization.gpu [%]\n"
 
-func mib(n int) *int { return &n }
-
 func percent(p float64) *float64 { return &p }
 
 func TestParseNvidiaSMI(t *testing.T) {

@@ -43,7 +43,11 @@ func defaultTiming() timing {
 
 // listen feeds the streams from Postgres until Close.
 func (s *Server) listen() {
-	if err := s.config.Store.Listen(s.context, s.streams.notify); err != nil && s.context.Err() == nil {
+	hear := func(change store.Change) {
+		s.seen.forget(change)
+		s.streams.notify(change)
+	}
+	if err := s.config.Store.Listen(s.context, hear); err != nil && s.context.Err() == nil {
 		s.config.Logger.LogAttrs(s.context, slog.LevelError, "listening for changes ended", slog.String("error", err.Error()))
 	}
 }

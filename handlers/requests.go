@@ -153,6 +153,13 @@ func (s *Server) foresee(c echo.Context, p *web.NewRequestPage, draft rayslice.R
 		id = p.Edit.Request.ID
 	}
 	p.Charge = draft.Charge()
+	if p.Charge != (rayslice.Charge{}) {
+		fit, err := s.whenFits(ctx, actor, draft)
+		if err != nil {
+			return err
+		}
+		p.Room = &fit
+	}
 	why, err := s.config.Store.WouldDecideAgain(ctx, actor, draft, id)
 	if err != nil {
 		return err
@@ -322,7 +329,10 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 			return p, err
 		}
 	}
-	p.Catalogue, err = s.catalogueOf(ctx, actor, form.Team)
+	if p.Catalogue, err = s.catalogueOf(ctx, actor, form.Team); err != nil {
+		return p, err
+	}
+	p.Fits, err = s.sizesFit(ctx, actor, form, p.Catalogue)
 	return p, err
 }
 

@@ -53,6 +53,8 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/clusters/:id/edit", s.resendRequest, mayRequest...)
 	e.POST("/clusters/:id/preview", s.previewEdit, mayRequest...)
 	e.POST("/clusters/:id/reply", s.replyToLead, mayRequest...)
+	get("/fleet", s.showFleet, signedIn...)
+	get("/fleet/events", s.streamFleet, signedIn...)
 	get("/approvals", s.showApprovals, signedIn...)
 	e.POST("/approvals", s.decideSeveral, signedIn...)
 	get("/approvals/events", s.streamApprovals, signedIn...)
@@ -111,6 +113,7 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/api/v1/lint", s.apiLint, signedIn...)
 	get("/api/v1/clusters/:id/verification", s.apiVerification, signedIn...)
 	e.POST("/api/v1/clusters/:id/verification", s.apiVerify, mayRequest...)
+	get("/api/v1/capacity", s.apiCapacity, signedIn...)
 	return e
 }
 

@@ -87,6 +87,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/edit":    {signIn, 409, 404, 403, 403, 403, 409},
 		"POST /clusters/:id/preview": {signIn, 422, 404, 403, 403, 403, 422},
 		"POST /clusters/:id/reply":   {signIn, 409, 404, 403, 403, 403, 409},
+		"GET /fleet":                 {signIn, 200, 200, 200, 200, 200, 200},
+		"GET /fleet/events":          {signIn, 200, 200, 200, 200, 200, 200},
 		"GET /approvals":             {signIn, 403, 403, 200, 200, 403, 403},
 		"POST /approvals":            {signIn, 403, 403, 422, 422, 403, 403}, // nothing chosen
 		"GET /approvals/events":      {signIn, 403, 403, 200, 200, 403, 403},
@@ -101,6 +103,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/verify":              {signIn, 409, 404, 409, 409, 403, 409}, // it does not run
 		"GET /api/v1/clusters/:id/verification":  {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/clusters/:id/verification": {401, 409, 404, 409, 409, 403, 409},
+		"GET /api/v1/capacity": {401, 200, 200, 200, 200, 200, 200},
 
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
 		"POST /api/v1/lint":                  {401, 415, 415, 415, 415, 415, 415},

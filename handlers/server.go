@@ -75,7 +75,7 @@ type Server struct {
 	exporting    exporting
 	metrics      *metrics
 	timing       timing
-	occupied     occupied
+	seen         capacity
 	now          func() time.Time
 
 	context   context.Context // ends with Close

@@ -28,6 +28,7 @@ type caches struct {
 	quotas   cache.SharedIndexInformer // nil = the portal keeps none
 	events   *eventStore
 	made     atomic.Int64 // unix nanoseconds of when KubeRay made its latest pod; 0 = none seen
+	foreign  *foreignPods
 
 	pulses     []*pulse // of clusters, pods, nodes and the two event watches
 	quotaPulse *pulse
@@ -38,7 +39,7 @@ type caches struct {
 // newCaches prepares the watches; nothing is read before run. wake is called with the id of every request something
 // happened to, fleet when a node changed, alive when a watch works again.
 func newCaches(c clients, silence time.Duration, wake func(id string), fleet, alive func()) *caches {
-	k := &caches{events: newEventStore(wake)}
+	k := &caches{events: newEventStore(wake), foreign: newForeignPods(fleet)}
 	newPulse := func(name string) *pulse {
 		p := &pulse{name: name, silence: silence, onLife: alive}
 		k.pulses = append(k.pulses, p)
@@ -53,6 +54,8 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	k.clusters = informer(newPulse("rayclusters").listWatch(listOf(rays.List), rays.Watch, all), &rayv1.RayCluster{}, slimCluster)
 	pods := c.core.CoreV1().Pods(metav1.NamespaceAll)
 	k.pods = informer(newPulse("pods").listWatch(listOf(pods.List), pods.Watch, labelled), &corev1.Pod{}, slimPod)
+	foreign := newPulse("foreign pods").listWatch(listForeign(pods), pods.Watch, foreignOnly)
+	k.feeds = append(k.feeds, cache.NewNamedReflector("pods/foreign", foreign, &corev1.Pod{}, k.foreign, 0))
 	nodes := c.core.CoreV1().Nodes()
 	k.nodes = informer(newPulse("nodes").listWatch(listOf(nodes.List), nodes.Watch, all), &corev1.Node{}, slimNode)
 
@@ -71,6 +74,7 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	wakeOwner := func(obj any) { wake(idOf(obj)) }
 	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
 	must(k.pods.AddEventHandler(onChange(func(obj any) { k.noteMade(obj); wakeOwner(obj) })))
+	must(k.pods.AddEventHandler(onMove(fleet)))
 	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
 	must(k.policies.AddEventHandler(onChange(func(obj any) {
 		if id := idOf(obj); id != "" {

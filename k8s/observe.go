@@ -148,7 +148,7 @@ func podSlice(pod *corev1.Pod) rayslice.Slice {
 	switch {
 	case total > 0:
 		cards := 1
-		if n, err := strconv.Atoi(pod.Labels[LabelGPUCount]); err == nil && n > 0 {
+		if n, err := strconv.Atoi(pod.Labels[LabelGPUCount]); err == nil && n > 0 && n <= total {
 			cards = n
 		}
 		return rayslice.Slice{Pool: pool, GiB: total / cards, CorePercent: core, Cards: cards}

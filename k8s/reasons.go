@@ -15,6 +15,10 @@ const (
 	ReasonNodeNoWall      = "node_no_wall"        // labelled cgpu.disable.isolation=true: nothing is enforced there
 	ReasonNodeNoCompute   = "node_no_compute"     // core_mem node without aliyun.com/gpu-core.percentage
 	ReasonNodeSmallCard   = "node_small_card"     // its cards offer less than the pool says; Args: card_gib, pool_gib
+	ReasonNodeManyCards   = "node_many_cards"     // offers more cards than a machine has; Args: cards
+	ReasonNodeMaxPods     = "node_max_pods"       // its label ack.node.gpu.max-pod lets nothing on it; Args: value
+	ReasonNodeOverfull    = "node_overfull"       // more of a card is given out than it offers; Args: card, given_gib, card_gib
+	ReasonNodeStrangeCard = "node_strange_card"   // a pod is recorded on a card that it does not have; Args: card
 
 	// Why a pool is closed. Args: node, and what is named here.
 	ReasonPoolUnit        = "pool_unit"         // its nodes count in MiB or in different units; Args: offered

@@ -61,7 +61,8 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 			last.kubeRay, last.looked = reason, time.Now()
 		}
 	}
-	fleet := observeFleet(c.nodes(), c.pods(), c.cfg.Catalogue, c.seenAt(time.Now()))
+	fleet := observeFleet(c.nodes(), c.pods(), c.caches.foreign.all(), c.cfg.Catalogue, c.cfg.MaxPodsPerCard, c.seenAt(time.Now()))
+	fleet.PodsUnread = !c.caches.pods.HasSynced() || !c.caches.foreign.read()
 	if !last.kubeRay.IsZero() {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}

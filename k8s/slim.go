@@ -54,6 +54,7 @@ type podView struct {
 	metav1.ObjectMeta // name, namespace, UID and resource version only
 
 	request string // id in its label
+	team    string // in its label
 	kind    string // head, worker, …
 	worker  rayslice.Worker
 	devices string // what the scheduler says each card of the node offers
@@ -72,6 +73,7 @@ func viewPod(pod *corev1.Pod) *podView {
 	return &podView{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		request:    pod.Labels[LabelRequest],
+		team:       pod.Labels[LabelTeam],
 		kind:       pod.Labels[labelNodeType],
 		worker:     observePod(pod),
 		devices:    pod.Annotations[annotationDevices],

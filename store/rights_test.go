@@ -369,7 +369,7 @@ func countTeams(teams []rayslice.Team) int {
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
-	anyone  = []string{"Fleet", "NodeVerdicts"}
+	anyone  = []string{"Fleet", "FleetCards", "NodeVerdicts"}
 )
 
 // TestT32EveryMethodAsksWhoCalls calls every method of the Store as somebody of another team and as nobody: each refuses

@@ -173,7 +173,7 @@ func addComputedKeys(wanted map[string]string) {
 	add("", "batch_crowded", "outcomes_crowded") // handed to crowdedText
 	add("saved_", DoneCodes...)
 	add("quota_nothing_", string(unitGiB), string(unitCards))
-	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest", "fleet_as_of") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	for _, stage := range rayslice.Stages() {
 		add("stage_", string(stage))
@@ -184,7 +184,7 @@ func addComputedKeys(wanted map[string]string) {
 	for _, next := range rayslice.Nexts() {
 		add("todo_", string(next))
 	}
-	add("label_", "reply", "ids", "verdict", "revision")
+	add("label_", "page", "mode", "reply", "ids", "verdict", "revision")
 	add("lint_", rayslice.FindingCodes()...)
 	add("remedy_", rayslice.FindingCodes()...)
 	add("severity_", string(rayslice.SeverityError), string(rayslice.SeverityWarning))

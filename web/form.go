@@ -65,19 +65,39 @@ func NewRequestForm(catalogue rayslice.Catalogue, team string) RequestForm {
 	f.Groups[0].Size = SizeCPU
 	for _, p := range catalogue.Pools {
 		if p.Offered() && len(p.Sizes) > 0 {
-			f.Groups[0].Size = sizeValue(p, p.Sizes[0])
+			f.Groups[0].Size = SizeValue(p, p.Sizes[0])
 			break
 		}
 	}
 	return f
 }
 
+// AtSize returns what the form's first group asks for, with another size; gib 0 is whole cards. What was not typed, or cannot be
+// read, is taken to be as little as may be asked for.
+func (f RequestForm) AtSize(pool rayslice.Pool, gib, most int) rayslice.RequestDraft {
+	first := groupAt(f, 0)
+	first.Size = SizeValue(pool, gib)
+	f.Groups = []GroupForm{first}
+	draft, _ := f.Draft() // what is wrong with it is said elsewhere
+	if len(draft.Groups) == 0 {
+		draft.Groups = []rayslice.Group{{}}
+	}
+	g := &draft.Groups[0]
+	core := 0
+	if pool.Mode == rayslice.ModeCoreMem {
+		core = max(5, min(g.CorePercent, 100))
+	}
+	g.Slice = rayslice.Slice{Pool: pool.Name, GiB: gib, CorePercent: core, Cards: max(1, min(g.Slice.Cards, pool.MaxCards))}
+	g.MaxWorkers = max(1, min(max(g.Workers, g.MaxWorkers), most))
+	return draft
+}
+
 func newGroupForm() GroupForm {
 	return GroupForm{Workers: "1", CPU: strconv.Itoa(rayslice.DefaultWorkerCPU), MemoryGiB: strconv.Itoa(rayslice.DefaultWorkerMemoryGiB)}
 }
 
-// sizeValue returns the value of a size's radio button; gib 0 is a whole card.
-func sizeValue(p rayslice.Pool, gib int) string {
+// SizeValue returns the value of a size's radio button; gib 0 is a whole card.
+func SizeValue(p rayslice.Pool, gib int) string {
 	if gib == 0 {
 		return p.Name + ":whole"
 	}
@@ -138,7 +158,7 @@ func groupFormFrom(g rayslice.Group) GroupForm {
 	f := GroupForm{Size: SizeCPU, Workers: strconv.Itoa(g.Workers), CPU: strconv.Itoa(g.CPU), MemoryGiB: strconv.Itoa(g.MemoryGiB), Spread: g.Spread}
 	switch {
 	case !g.IsZero():
-		f.Size = sizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
+		f.Size = SizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
 	case g.Slice != (rayslice.Slice{}): // a slice that no pool has: somebody has to choose
 		f.Size = ""
 	}

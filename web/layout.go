@@ -15,7 +15,7 @@ type navItem struct {
 
 // navigation returns the links this user has, the one of this page marked.
 func navigation(f Frame) []navItem {
-	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}}
+	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}, {href: "/fleet", label: f.Locale.T("nav_fleet")}}
 	if f.User.Admin || len(f.User.LeadTeams()) > 0 {
 		items = append(items, navItem{href: "/approvals", label: f.Locale.T("nav_approvals"), count: f.Waiting})
 	}

@@ -178,8 +178,8 @@ func moreOpen(p NewRequestPage) bool {
 	return false
 }
 
-// poolSizes returns the sizes a pool offers; 0 is a whole card.
-func poolSizes(p rayslice.Pool) []int {
+// PoolSizes returns the sizes a pool offers; 0 is a whole card.
+func PoolSizes(p rayslice.Pool) []int {
 	if p.Mode == rayslice.ModeWhole {
 		return []int{0}
 	}

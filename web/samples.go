@@ -44,6 +44,7 @@ func Samples() []Sample {
 	all = append(all, auditSamples()...)
 	all = append(all, adminSamples()...)
 	all = append(all, notificationSamples()...)
+	all = append(all, fleetSamples()...)
 	return append(all, errorSamples()...)
 }
 
@@ -201,6 +202,10 @@ func samplePage(f Frame, form RequestForm) NewRequestPage {
 		draft.Normalize(p.Catalogue)
 		p.Charge = draft.Charge()
 	}
+	p.Fits = sampleFits(f.Now)
+	if fit, ok := p.Fits[groupAt(form, 0).Size]; ok {
+		p.Room = &fit
+	}
 	return p
 }
 
@@ -261,7 +266,7 @@ func formSamples() []Sample {
 		{"new-stale", func(f Frame) templ.Component {
 			f.DataUnknown = true
 			p := samplePage(f, sampleForm())
-			p.Fleet = rayslice.Fleet{}
+			p.Fleet, p.Fits, p.Room = rayslice.Fleet{}, nil, nil
 			return NewRequestView(p)
 		}},
 	}

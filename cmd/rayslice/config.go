@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Addr              string         `env:"RAYSLICE_ADDR" default:"127.0.0.1:8080" help:"Address the portal listens on."`
 	PublicURL         string         `env:"RAYSLICE_PUBLIC_URL" help:"Address people type, without a path, e.g. https://rayslice.example; empty: http:// and the listening address."`
-	ClustersDomain   string         `env:"RAYSLICE_CLUSTERS_DOMAIN" help:"Domain below which every cluster has a host of its own, <request id>.<domain>, for its dashboard and jobs, e.g. clusters.example; none: no such hosts; empty: clusters.localhost where the public URL is on this machine, else none."`
+	ClustersDomain    string         `env:"RAYSLICE_CLUSTERS_DOMAIN" help:"Domain below which every cluster has a host of its own, <request id>.<domain>, for its dashboard and jobs, e.g. clusters.example; none: no such hosts; empty: clusters.localhost where the public URL is on this machine, else none."`
 	TrustedProxies    []netip.Prefix `env:"RAYSLICE_TRUSTED_PROXIES" help:"Networks of the proxies in front of the portal, e.g. the ingress's pods, with commas between: 10.244.0.0/16. The nearest address in X-Forwarded-For that is none of them counts as the visitor's, for limits and the log; empty: the address that connects."`
 	DatabaseURL       string         `env:"RAYSLICE_DATABASE_URL" help:"Postgres to keep requests and quota in, postgres://user:password@host:port/name."`
 	MigrateURL        string         `env:"RAYSLICE_MIGRATE_URL" help:"The same database as the role that owns its tables, which migrates; the role of the database URL then only reads and writes rows and cannot change the audit log. Empty: the database URL's role does both."`
@@ -40,6 +40,7 @@ type Config struct {
 	QPS               float32        `env:"RAYSLICE_QPS" name:"qps" default:"200" help:"Most requests per second to the Kubernetes API."`
 	Burst             int            `env:"RAYSLICE_BURST" default:"400" help:"Most requests to the Kubernetes API at once."`
 	Resync            time.Duration  `env:"RAYSLICE_RESYNC" default:"1m" help:"Time between two sweeps that compare every request with the cluster."`
+	MaxPodsPerCard    int            `env:"RAYSLICE_MAX_PODS_PER_CARD" default:"20" placeholder:"N" help:"Most pods on one card of a node without the label ack.node.gpu.max-pod."`
 	Catalogue         string         `env:"RAYSLICE_CATALOGUE" type:"path" help:"YAML file of pools, images and limits; empty: the catalogue of the demo."`
 	Teams             string         `env:"RAYSLICE_TEAMS" type:"path" help:"YAML file of teams to add at start, with persona sign-in of people too; a limit that exists is left as it is; empty: none, or with persona sign-in those of the demo."`
 	PersonaSignIn     bool           `env:"RAYSLICE_PERSONA_SIGN_IN" default:"false" negatable:"" help:"Let anybody sign in as any person by choosing a name. For trying out, so only on a loopback address."`
@@ -70,6 +71,7 @@ func (c Config) Validate() error {
 		require(c.DatabaseURL == "" || validDatabase(c.DatabaseURL), "--database-url (RAYSLICE_DATABASE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.MigrateURL == "" || validDatabase(c.MigrateURL), "--migrate-url (RAYSLICE_MIGRATE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.QPS > 0, "--qps (RAYSLICE_QPS): must be above 0, is %g", c.QPS),
+		require(c.MaxPodsPerCard >= 1, "--max-pods-per-card (RAYSLICE_MAX_PODS_PER_CARD): must be at least 1, is %d", c.MaxPodsPerCard),
 		require(c.Burst >= 1, "--burst (RAYSLICE_BURST): must be at least 1, is %d", c.Burst),
 		require(c.Resync >= time.Second, "--resync (RAYSLICE_RESYNC): must be at least 1s, is %s", c.Resync),
 		require(c.UsageWatchedEvery >= time.Second, "--usage-watched-every (RAYSLICE_USAGE_WATCHED_EVERY): must be at least 1s, is %s", c.UsageWatchedEvery),

@@ -43,7 +43,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", KubeRayNamespace: "kuberay-system", NamespaceQuota: true, Verify: true, HeadAccess: "auto", UsageSource: "ray", UsageEvery: 30 * time.Second, UsageWatchedEvery: 5 * time.Second, PrometheusPreset: "ack", QPS: 200, Burst: 400,
+		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", KubeRayNamespace: "kuberay-system", NamespaceQuota: true, Verify: true, HeadAccess: "auto", UsageSource: "ray", UsageEvery: 30 * time.Second, UsageWatchedEvery: 5 * time.Second, PrometheusPreset: "ack", QPS: 200, Burst: 400, MaxPodsPerCard: 20,
 		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", SMTPTLS: "starttls", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {

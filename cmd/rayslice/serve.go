@@ -110,7 +110,7 @@ func (p *portal) open(ctx context.Context) error {
 		Lint:   linter(catalogue),
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 		TrustedProxies: p.config.TrustedProxies, ClustersDomain: p.config.clustersDomain(), Dashboard: p.dashboard,
-		Mail:           p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
+		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
 }
@@ -202,7 +202,7 @@ func (p *portal) openController(catalogue rayslice.Catalogue, registry *promethe
 	p.controller, err = k8s.New(k8s.Config{
 		Rest: rest, Store: p.store, Catalogue: catalogue, Access: k8s.HeadAccess(p.config.HeadAccess),
 		QPS: p.config.QPS, Burst: p.config.Burst, Resync: p.config.Resync, Logger: p.logger,
-		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, Unverified: !p.config.Verify, Registerer: registry,
+		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, Unverified: !p.config.Verify, MaxPodsPerCard: p.config.MaxPodsPerCard, Registerer: registry,
 	})
 	return err
 }
