@@ -49,6 +49,7 @@ type SignInPage struct {
 type ClusterRow struct {
 	Request rayslice.Request
 	Cluster rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Use     rayslice.Use     // zero AskedAt = nothing was asked yet
 }
 
 // ListFilter narrows a list of clusters. Its fields are the query parameters of GET /clusters.
@@ -105,6 +106,8 @@ type RequestPage struct {
 	Decision    *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
 	Reply       ReplyForm             // answer to a lead who asked back
 	Stream      string                // address of the event stream; "" = the page does not refresh itself
+	Use         rayslice.Use          // zero AskedAt = nothing was asked yet
+	History     UseHistory
 }
 
 // ErrorPage says what went wrong and what to do.
