@@ -104,6 +104,8 @@ func (s *Server) routes() *echo.Echo {
 	e.PUT("/api/v1/requests/:id", s.apiResendRequest, mayRequest...)
 	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
 	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
+	get("/api/v1/clusters/:id/events", s.apiEvents, signedIn...)
+	get("/api/v1/clusters/:id/usage", s.apiUsage, signedIn...)
 	return e
 }
 
