@@ -192,7 +192,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
 	s := p.token(p.adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
-	s.event("live")
+	s.event("use") // the last of what is sent at once
 	for range 5 { // past the server's limits
 		if m, err := s.next(); err != nil || m.comment != "heartbeat" {
 			t.Fatalf("got %+v (%v), want a heartbeat", m, err)
@@ -440,7 +440,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	ada := p.as(p.Ada)
 	streams := []*stream{ada.open(web, "/clusters/events", ""), ada.open(web, "/clusters/"+request.ID+"/events", "")}
 	for _, s := range streams {
-		s.event("live")
+		s.event("use") // the last of what is sent at once
 	}
 	p.server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -33,6 +33,7 @@ func Samples() []Sample {
 	all = append(all, listSamples()...)
 	all = append(all, formSamples()...)
 	all = append(all, requestSamples()...)
+	all = append(all, useSamples()...)
 	all = append(all, approvalSamples()...)
 	all = append(all, decisionSamples()...)
 	all = append(all, teamSamples()...)
