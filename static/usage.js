@@ -34,14 +34,18 @@
   function options(aligned) {
     const colours = ["--s1", "--s2", "--s3", "--s4", "--s5", "--s6"].map(token);
     const unit = chart.dataset.unit;
+    const two = (n) => String(n).padStart(2, "0");
+    const clock = (seconds) => { const d = new Date(seconds * 1000); return `${two(d.getHours())}:${two(d.getMinutes())}`; };
+    const day = (seconds) => { const d = new Date(seconds * 1000); return `${two(d.getMonth() + 1)}-${two(d.getDate())}`; };
+    const long = aligned.times.at(-1) - aligned.times[0] > 2 * 86400;
     const axis = { stroke: token("--muted"), grid: { stroke: token("--line"), width: 1 }, ticks: { stroke: token("--line"), width: 1 }, font: "12px " + token("--sans") };
     const most = Math.max(1, ...aligned.series.map((s) => Math.max(s.limit ?? 0, ...s.values.map((v) => v ?? 0))));
     return {
       width: chart.clientWidth, height,
       scales: { y: { range: [0, most] } },
-      axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((t) => `${t} ${unit}`) }],
-      series: [{}, ...aligned.series.map((s, i) => ({
-        label: s.label, stroke: colours[i % colours.length], width: 2, spanGaps: false,
+      axes: [{ ...axis, values: (_, ticks) => ticks.map(long ? day : clock) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((t) => `${t} ${unit}`) }],
+      series: [{ label: chart.dataset.time, value: (_, v) => (v ? `${long ? day(v) + " " : ""}${clock(v)}` : "–") }, ...aligned.series.map((s, i) => ({
+        label: s.label, stroke: colours[i % colours.length], width: 2, spanGaps: false, points: { show: false },
         dash: i >= colours.length ? [6, 4] : undefined,
         value: (_, v) => (v === null || v === undefined ? "–" : `${v.toFixed(1)} ${unit}`),
       }))],
