@@ -218,7 +218,7 @@ func sumText(l *Localizer, row ClusterRow, now time.Time) string {
 	sum := sumOf(row)
 	switch {
 	case stale(row.Use, now):
-		return l.T("use_since", Args{"Since": row.Use.DataAt.Format("15:04")})
+		return l.T("use_since", Args{"Age": l.Duration(now.Sub(row.Use.DataAt))})
 	case sum.known == 0:
 		return l.T("use_sum_unknown")
 	}
