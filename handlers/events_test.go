@@ -192,8 +192,8 @@ func TestStreamHeartbeat(t *testing.T) {
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
 	s := p.token(p.adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
-	s.event("use") // the last of what is sent at once
-	for range 5 { // past the server's limits
+	s.event("use")                                                            // the last of what is sent at once
+	for range 5 {                                                             // past the server's limits
 		if m, err := s.next(); err != nil || m.comment != "heartbeat" {
 			t.Fatalf("got %+v (%v), want a heartbeat", m, err)
 		}

@@ -197,7 +197,10 @@ var rights = map[string]right{
 		use, err := sc.TeamUse(sc.ctx, a, "vision", time.Now().Add(-time.Hour), time.Now())
 		return len(use.Points), err
 	}},
-	"Use": {owner, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Use(sc.ctx, a, sc.request.ID); return one(err) }},
+	"Use": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Use(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
 	"UseHistory": {owner, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.UseHistory(sc.ctx, a, sc.request.ID, time.Now().Add(-time.Hour), time.Now(), time.Minute)
 		return one(err)
