@@ -355,15 +355,22 @@ func (s *Server) apiStopRequest(c echo.Context) error {
 }
 
 func (s *Server) answerRequest(c echo.Context, status int, request rayslice.Request) error {
-	cluster, err := s.config.Store.Cluster(c.Request().Context(), user(c), request.ID)
+	details, err := s.details(c, request)
 	if err != nil {
 		return err
 	}
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	return c.JSON(status, details)
+}
+
+// details returns a request as programs see it, with what is known of its cluster.
+func (s *Server) details(c echo.Context, request rayslice.Request) (requestJSON, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	cluster, err := s.config.Store.Cluster(ctx, actor, request.ID)
 	if err != nil {
-		return err
+		return requestJSON{}, err
 	}
-	return c.JSON(status, s.toJSON(c, request, cluster, fleet.Problems))
+	fleet, err := s.config.Store.Fleet(ctx, actor)
+	return s.toJSON(c, request, cluster, fleet.Problems), err
 }
 
 // toJSON puts a request into JSON; problems are those of Kubernetes as a whole.
