@@ -52,7 +52,7 @@ func freePort(t *testing.T) int {
 // startRay starts a real Ray head and returns where its dashboard listens. It ends with the test.
 func startRay(t *testing.T, python string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "ray") // short: Ray puts sockets into it
+	dir, err := os.MkdirTemp("/tmp", "ray") //nolint:usetesting // short: Ray puts sockets into it
 	if err != nil {
 		t.Fatal(err)
 	}
