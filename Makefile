@@ -36,9 +36,9 @@ test-fast: ## run the tests that need neither Postgres nor the sandbox
 	go test ./...
 
 .PHONY: test-ray
-test-ray: ## run the probe through the Jobs API of a real Ray from PyPI, with a stand-in for the GPU driver
+test-ray: ## run the probe, and jobs through the portal, on a real Ray from PyPI, with a stand-in for the GPU driver
 	@.ci/install compiler python
-	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -run RealRay ./k8s/probe
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -p 1 -timeout 20m -run RealRay ./k8s/probe ./handlers
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
