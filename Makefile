@@ -19,7 +19,7 @@ help: ## print this
 
 .PHONY: demo
 demo: build sandbox ## run the portal on a real control plane with a simulated GPU fleet; Ctrl-C stops it
-	@.ci/install postgres
+	@.ci/install postgres compiler python
 	@bin/rayslice demo --dir .demo --bin bin
 
 .PHONY: demo-reset
