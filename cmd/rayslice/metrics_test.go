@@ -33,7 +33,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := k8s.New(k8s.Config{Rest: &rest.Config{Host: "https://127.0.0.1:1"}, Store: s, NamespaceQuota: true, Registerer: registry}); err != nil {
+	controller, err := k8s.New(k8s.Config{Rest: &rest.Config{Host: "https://127.0.0.1:1"}, Store: s, NamespaceQuota: true, Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k8s.NewCollector(k8s.CollectorConfig{Store: s, Heads: controller.Heads(), Running: controller.Running, Registerer: registry}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := notify.New(notify.Config{Pool: pool, Store: s, Text: noticeText, BaseURL: "http://portal.example", Logger: slog.New(slog.DiscardHandler), Registerer: registry}); err != nil {
