@@ -618,7 +618,7 @@ func TestWordsStayWords(t *testing.T) {
 	for _, v := range []visitor{ada, lea} {
 		for _, path := range []string{"/clusters/" + r.ID, "/approvals", "/clusters/" + r.ID + "/edit"} {
 			if got := v.get(path); got.Code == http.StatusOK {
-				if page := got.page(); page.Find("main script, main img, main b b").Length() != 0 || !strings.Contains(page.Text(), "<b>bold</b>") {
+				if page := got.page(); page.Find("main script:not([src]), main img, main b b").Length() != 0 || !strings.Contains(page.Text(), "<b>bold</b>") {
 					t.Errorf("%s: words became markup", path)
 				}
 			}

@@ -177,7 +177,7 @@ func TestRayUsageProblems(t *testing.T) {
 					return
 				}
 			}
-		}, rayslice.Reason{Code: ReasonUseAnswerTooLarge, Args: map[string]any{"kib": int64(320)}}},
+		}, rayslice.Reason{Code: ReasonUseAnswerTooLarge, Args: map[string]any{"kib": 320}}},
 		"sends us astray": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		}, rayslice.Reason{Code: ReasonUseHeadRefused, Args: map[string]any{"status": 302}}},
