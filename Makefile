@@ -46,15 +46,18 @@ fmt: ## format Go files as lint wants them
 	cd sandbox && $(LINT) fmt
 
 TEMPL := go tool templ
+OAPI := cd handlers/api && go tool -modfile=$(CURDIR)/tools.mod oapi-codegen -config oapi-codegen.yaml openapi.yaml
 
 .PHONY: generate
-generate: ## write the Go files of the page templates
+generate: ## write the Go files of the page templates and of the API's specification
 	$(TEMPL) generate -path web
+	$(OAPI)
 
 .PHONY: generate-check
 generate-check:
-	@fingerprint() { find web -name '*_templ.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
-	[ "$$before" = "$$(fingerprint)" ] || { echo "web: generated files were not current; they are now: commit them" >&2; exit 1; }
+	@fingerprint() { find web handlers/api -name '*_templ.go' -o -name '*.gen.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); \
+	$(TEMPL) generate -path web -log-level error; $(OAPI); cd $(CURDIR); \
+	[ "$$before" = "$$(fingerprint)" ] || { echo "generated files were not current; they are now: commit them" >&2; exit 1; }
 
 .PHONY: build
 build: ## build bin/rayslice and bin/sandbox

@@ -95,6 +95,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 
+		"GET /api/v1/options":                {401, 200, 200, 200, 200, 200, 200},
+		"GET /api/v1/requests/:id/audit":     {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/requests/:id/reply":    {401, 415, 404, 403, 403, 403, 415},
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
 		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415, 415, 403, 403},
 	}
