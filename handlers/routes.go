@@ -16,7 +16,7 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = extractor(s.config.TrustedProxies)
-	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
+	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.shareOrigins, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	e.Binder = api.Binder{}
 	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked}
 	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
@@ -101,6 +101,9 @@ func (s *Server) routes() *echo.Echo {
 
 	// For programs, as handlers/api/openapi.yaml says.
 	apis := newProgram(s)
+	get("/api/docs", s.showAPIDocs, signedIn...)
+	get("/api/openapi.yaml", showSpec)
+	get("/api/openapi.json", showSpecJSON)
 	get("/api/v1/options", apis.ShowOptions, signedIn...)
 	get("/api/v1/requests", apis.ListRequests, signedIn...)
 	e.POST("/api/v1/requests", apis.CreateRequest, mayRequest...)

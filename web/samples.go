@@ -42,6 +42,7 @@ func Samples() []Sample {
 	all = append(all, auditSamples()...)
 	all = append(all, adminSamples()...)
 	all = append(all, notificationSamples()...)
+	all = append(all, Sample{"api-docs", APIDocsView})
 	return append(all, errorSamples()...)
 }
 

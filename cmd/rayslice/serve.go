@@ -104,8 +104,8 @@ func (p *portal) open(ctx context.Context) error {
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
-		TrustedProxies: p.config.TrustedProxies,
-		Mail:           p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
+		TrustedProxies: p.config.TrustedProxies, CORSOrigins: p.config.CORSOrigins,
+		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
 }
