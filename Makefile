@@ -35,6 +35,14 @@ test: build sandbox ## run every test, on a sandbox with a Postgres that it star
 test-fast: ## run the tests that need neither Postgres nor the sandbox
 	go test ./...
 
+.PHONY: test-python
+test-python: build sandbox ## run the Python client's tests, its README and docs/notebook.ipynb against a portal
+	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestPython -v
+
+.PHONY: test-api
+test-api: build sandbox ## run schemathesis over the API's specification against a portal
+	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestSchemathesis -v
+
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
 	$(LINT) run --allow-parallel-runners
