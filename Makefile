@@ -122,6 +122,11 @@ bench-approvals: build ## measure the server time of the approvals page among 10
 	@.ci/install postgres
 	@go run ./bench/approvals $(BENCH) $(ARGS)
 
+.PHONY: bench-api
+bench-api: build ## measure the list of 200 clusters over the API, beside pgbench with the same SQL
+	@.ci/install postgres
+	@go run ./bench/api $(BENCH) $(ARGS)
+
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay
 	@[ ! -x bin/sandbox ] || bin/sandbox reset --dir .test

@@ -279,7 +279,7 @@ type Request struct {
 	Cluster   *Cluster  `json:"cluster"`
 	CreatedAt time.Time `json:"created_at"`
 
-	// DecidedBy Who approved
+	// DecidedBy Who approved, asked back or rejected; null = nobody in person
 	DecidedBy *string `json:"decided_by"`
 
 	// EndsAt When it ends by itself; null until approved
