@@ -43,6 +43,11 @@ test-python: build sandbox ## run the Python client's tests, its README and docs
 test-api: build sandbox ## run schemathesis over the API's specification against a portal
 	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestSchemathesis -v
 
+.PHONY: test-ray
+test-ray: ## run the probe through the Jobs API of a real Ray from PyPI, with a stand-in for the GPU driver
+	@.ci/install compiler python
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -run RealRay ./k8s/probe
+
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
 	$(LINT) run --allow-parallel-runners
@@ -126,6 +131,26 @@ bench-approvals: build ## measure the server time of the approvals page among 10
 bench-api: build ## measure the list of 200 clusters over the API, beside pgbench with the same SQL
 	@.ci/install postgres
 	@go run ./bench/api $(BENCH) $(ARGS)
+
+.PHONY: bench-tabs
+bench-tabs: build sandbox ## count the API-server requests that 500 open tabs cause, beside none
+	@.ci/install postgres
+	@go run ./bench/tabs $(BENCH) $(ARGS)
+
+.PHONY: bench-informers
+bench-informers: build sandbox ## measure informers' memory: typed, as the portal keeps it, unstructured
+	@.ci/install postgres
+	@go run ./bench/informers $(BENCH) $(ARGS)
+
+.PHONY: bench-collect
+bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slices costs
+	@.ci/install postgres
+	@go run ./bench/collect $(BENCH) $(ARGS)
+
+.PHONY: bench-proxy
+bench-proxy: build ## measure what the way through the portal to a dashboard costs
+	@.ci/install postgres
+	@go run ./bench/proxy $(BENCH) $(ARGS)
 
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay

@@ -20,6 +20,11 @@ type Cluster struct {
 	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
 	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
 
+	Verification VerificationState  `json:"verification"` // how far the gate before ready is
+	Touched      bool               `json:"touched"`      // KubeRay has looked at the object
+	OperatorAt   time.Time          `json:"operator_at"`  // when KubeRay last made a pod for any cluster; filled in while pods are missing, zero = not known
+	Conditions   []KubeRayCondition `json:"conditions"`   // what KubeRay says of the object
+
 	Problem   Reason  `json:"problem"`   // the most telling thing that is wrong; zero = nothing
 	Unguarded Reason  `json:"unguarded"` // why its network policies do not stand, so that other teams may reach it; zero = they do
 	Drift     []Drift `json:"drift"`     // where the object differs from what was approved
@@ -69,9 +74,19 @@ type Drift struct {
 	Manager  string `json:"manager"` // field manager that wrote it; "" = unknown
 }
 
+// A KubeRayCondition is one of the conditions that KubeRay keeps in a RayCluster's status. Message is untrusted text.
+type KubeRayCondition struct {
+	Type    string    `json:"type"` // "HeadPodReady", "RayClusterProvisioned", "ReplicaFailure", …
+	True    bool      `json:"true"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"` // since when it is so
+}
+
 // An Event is one Kubernetes event about the cluster or its pods. Message is untrusted text.
 type Event struct {
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at"`    // when it last happened
+	First   time.Time `json:"first"` // when it first did; zero = not known
 	Warning bool      `json:"warning"`
 	Object  string    `json:"object"` // "Pod/rs-…-worker-x"
 	Reason  string    `json:"reason"`
@@ -105,6 +120,9 @@ type Fleet struct {
 	Nodes      []Node       `json:"nodes"`     // every node a pool's selector picks, and every node that offers a GPU
 	Pools      []PoolStatus `json:"pools"`     // one per configured pool, in the catalogue's order
 	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
+	Holds      []Hold       `json:"holds"`       // what live pods have of the cards, by node; nil when Fleet was read without
+	Strays     int          `json:"strays"`      // pods that are not the portal's and wait for a card somewhere
+	PodsUnread bool         `json:"pods_unread"` // pods could not be read yet, so nothing is known about what is free
 	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
 	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
 	Guards     []Reason     `json:"guards"`    // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
@@ -118,7 +136,9 @@ type Node struct {
 	Ready    bool     `json:"ready"`
 	Cards    int      `json:"cards"`
 	CardGiB  int      `json:"card_gib"` // GiB one card offers; 0 = offers nothing
-	Problems []Reason `json:"problems"`
+	MaxPods  int      `json:"max_pods"` // most pods on one card; 0 = not limited
+	Problems []Reason `json:"problems"` // why it takes no slices
+	Doubts   []Reason `json:"doubts"`   // what does not add up; it takes slices all the same
 }
 
 // PoolStatus is what the nodes say about one pool.

@@ -23,6 +23,7 @@ type RequestDraft struct {
 	RayVersion  string            `json:"ray_version"`  // "2.52.0"; "" = the image's
 	Env         map[string]string `json:"env"`          // set on head and workers
 	PullSecrets []string          `json:"pull_secrets"` // names of image pull secrets in the team's namespace
+	Unverified  bool              `json:"unverified"`   // it becomes ready without showing that its slices are enforced
 }
 
 // Head is the size of the head pod. It never has a GPU.

@@ -22,6 +22,7 @@ type draftBody struct {
 	RayVersion  string            `json:"ray_version"`
 	Env         map[string]string `json:"env"`
 	PullSecrets []string          `json:"pull_secrets"`
+	Unverified  bool              `json:"unverified"`
 
 	groupSize
 }
@@ -64,7 +65,7 @@ func DecodeDraft(r io.Reader) (RequestDraft, error) {
 func (b draftBody) draft() (RequestDraft, error) {
 	draft := RequestDraft{
 		Team: b.Team, Name: b.Name, Purpose: b.Purpose, Image: b.Image, RayVersion: b.RayVersion,
-		Env: b.Env, PullSecrets: b.PullSecrets, Hours: valueOr(b.Hours, DefaultHours),
+		Env: b.Env, PullSecrets: b.PullSecrets, Unverified: b.Unverified, Hours: valueOr(b.Hours, DefaultHours),
 		Head: Head{CPU: DefaultHeadCPU, MemoryGiB: DefaultHeadMemoryGiB},
 	}
 	if b.Head != nil {

@@ -32,6 +32,8 @@ const (
 	NewsRaiseDenied  NewsKind = "raise_denied"  // Args: who, gib, cards, answer
 	NewsRaiseEnded   NewsKind = "raise_ended"   // an addition to the limit is over; Args: gib, cards
 
+	NewsNotEnforced NewsKind = "not_enforced" // workers on nodes that should enforce their slices can take more; Args: nodes
+
 	NewsRole       NewsKind = "role"        // the person's role in a team is another; Args: who, role, "" = none any more; Team "" = the whole portal
 	NewsTokenEnds  NewsKind = "token_ends"  // an API token of the person ends soon; Args: name, ends, RFC 3339
 	NewsTryMessage NewsKind = "try_message" // somebody tries out their settings
@@ -41,7 +43,7 @@ const (
 func NewsKinds() []NewsKind {
 	return []NewsKind{NewsWaiting, NewsReturned, NewsApproved, NewsSmaller, NewsRejected, NewsCancelled, NewsReady, NewsAttention,
 		NewsEnding, NewsExpired, NewsStopped, NewsEscalated, NewsRaiseAsked, NewsRaiseGranted, NewsRaiseDenied, NewsRaiseEnded,
-		NewsRole, NewsTokenEnds}
+		NewsNotEnforced, NewsRole, NewsTokenEnds}
 }
 
 // Audience is whom a piece of news is for.
@@ -59,7 +61,7 @@ func (k NewsKind) Audience() Audience {
 	switch k {
 	case NewsWaiting, NewsRaiseGranted, NewsRaiseDenied, NewsRaiseEnded:
 		return AudienceLeads
-	case NewsEscalated, NewsRaiseAsked:
+	case NewsEscalated, NewsRaiseAsked, NewsNotEnforced:
 		return AudienceAdmins
 	}
 	return AudiencePerson

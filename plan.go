@@ -114,8 +114,11 @@ func planHealth(request Request, have Cluster, now time.Time) Step {
 		return attention(request, Reason{Code: ReasonMoreWorkers, Args: map[string]any{"have": liveWorkers(have), "approved": most}})
 	}
 	if healthy(request, have) {
-		if request.State == StateReady {
+		switch {
+		case request.State == StateReady:
 			return Step{Action: ActionNone}
+		case request.ReadyAt.IsZero() && have.Verification == VerificationDue:
+			return Step{Action: ActionNone} // the verification has an end of its own, and wakes us
 		}
 		return Step{Action: ActionMove, To: StateReady}
 	}
@@ -136,6 +139,8 @@ func planProvisioning(request Request, have Cluster, now time.Time) Step {
 	}
 	args := map[string]any{"minutes": int(waited.Minutes())}
 	switch {
+	case have.Problem.Code == ReasonOperatorBusy:
+		return Step{Action: ActionNone, After: operatorLimit} // its turn comes; nothing has failed
 	case !have.Problem.IsZero():
 		return attention(request, have.Problem)
 	case podsReady(request, have):

@@ -15,6 +15,7 @@ type Rules struct {
 	MaxHours        int              `json:"max_hours"`        // longest lifetime, hours; 0 = the catalogue's
 	EscalateMinutes int              `json:"escalate_minutes"` // admins are told when nobody decides for so long; 0 = never
 	Sizes           map[string][]int `json:"sizes"`            // pool → GiB offered to the team; a pool that is not named offers what the catalogue does, an empty list nothing
+	Unverified      bool             `json:"unverified"`       // clusters become ready without showing that their slices are enforced
 	ImagePrefixes   []string         `json:"image_prefixes"`   // images the team may use start with one of these; none = the catalogue's rule
 }
 

@@ -55,3 +55,8 @@ func (s State) Open() bool { return s == StatePending || s == StateReturned }
 
 // Stoppable reports whether a person can still stop it.
 func (s State) Stoppable() bool { return s.CanBecome(StateStopping) || s.CanBecome(StateCancelled) }
+
+// Reachable reports whether the request's cluster may have a head to reach.
+func (s State) Reachable() bool {
+	return s == StateProvisioning || s == StateReady || s == StateAttention
+}

@@ -61,3 +61,10 @@ type UsePoint struct {
 	Percent  *float64  `json:"percent"`   // mean of the known ones
 	Grade    Grade     `json:"grade"`     // of Percent
 }
+
+// A UseTarget is a cluster whose use is collected: one that is live.
+type UseTarget struct {
+	RequestID    string
+	Namespace    string
+	WatchedUntil time.Time // somebody looks at its use until then; zero = nobody does
+}

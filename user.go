@@ -88,6 +88,12 @@ func (u User) CanStop(r Request) bool {
 	return u.System || u.Within(ScopeStop) && (u.Admin || (u.MemberOf(r.Team) && (r.Owner.ID == u.ID || u.Roles[r.Team] == RoleLead)))
 }
 
+// CanVerify reports whether the user may ask for a verification of the request's workers: its owner, a lead of its team, an
+// admin.
+func (u User) CanVerify(r Request) bool {
+	return u.System || u.Within(ScopeRequest) && (u.Admin || (u.MemberOf(r.Team) && (r.Owner.ID == u.ID || u.Roles[r.Team] == RoleLead)))
+}
+
 // CanLead reports whether the user may set the team's rules, name deputies and ask for more quota.
 func (u User) CanLead(team string) bool {
 	return u.TokenID == 0 && !u.Disabled && (u.Admin || u.Roles[team] == RoleLead)

@@ -35,7 +35,7 @@ func (p program) CreateRequest(ctx context.Context, asked api.CreateRequestReque
 	if err != nil {
 		return nil, err
 	}
-	one := p.oneRequest(c, request, rayslice.Cluster{}) // nothing has been observed yet
+	one := p.oneRequest(c, request, rayslice.Cluster{}, nil) // nothing has been observed yet
 	return api.CreateRequest201JSONResponse{Body: one.Body, Headers: api.CreateRequest201ResponseHeaders{
 		ETag: one.Headers.ETag, Location: "/api/v1/requests/" + request.ID,
 	}}, nil
@@ -250,9 +250,13 @@ func (p program) ListRequests(ctx context.Context, _ api.ListRequestsRequestObje
 	if err != nil {
 		return nil, err
 	}
+	fleet, err := p.config.Store.Fleet(ctx, user(c))
+	if err != nil {
+		return nil, err
+	}
 	answer := api.ListRequests200JSONResponse{Requests: make([]api.Request, len(rows)), Next: said(found.Next)}
 	for i, row := range rows {
-		answer.Requests[i] = p.requestOf(c, row.Request, row.Cluster)
+		answer.Requests[i] = p.requestOf(c, row.Request, row.Cluster, fleet.Problems)
 	}
 	return answer, nil
 }
@@ -299,17 +303,23 @@ func entryOf(c echo.Context, e rayslice.AuditEntry) api.AuditEntry {
 
 // observed joins a request with what Kubernetes reported about it.
 func (p program) observed(c echo.Context, request rayslice.Request) (api.OneRequestJSONResponse, error) {
-	clusters, err := p.config.Store.Clusters(c.Request().Context(), user(c), []string{request.ID})
-	return p.oneRequest(c, request, clusters[request.ID]), err
+	cluster, err := p.config.Store.Cluster(c.Request().Context(), user(c), request.ID)
+	if err != nil {
+		return api.OneRequestJSONResponse{}, err
+	}
+	fleet, err := p.config.Store.Fleet(c.Request().Context(), user(c))
+	return p.oneRequest(c, request, cluster, fleet.Problems), err
 }
 
-func (p program) oneRequest(c echo.Context, request rayslice.Request, cluster rayslice.Cluster) api.OneRequestJSONResponse {
-	body := p.requestOf(c, request, cluster)
+// oneRequest is an answer with one request; problems are those of Kubernetes as a whole.
+func (p program) oneRequest(c echo.Context, request rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.OneRequestJSONResponse {
+	body := p.requestOf(c, request, cluster, problems)
 	return api.OneRequestJSONResponse{Body: body, Headers: api.OneRequestResponseHeaders{ETag: etagOf(body)}}
 }
 
 // requestOf is a request as programs see it. What is not known, or has not happened, is null and never zero.
-func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) api.Request {
+func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.Request {
+	now := s.now()
 	image, _ := s.config.Catalogue.Image(r.Draft.Image)
 	j := api.Request{
 		Id: r.ID, Team: r.Team, Name: r.Draft.Name, Purpose: r.Draft.Purpose, Hours: r.Draft.Hours, State: r.State, Revision: r.Revision,
@@ -319,6 +329,10 @@ func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.
 		SentAt:      r.SentAt, DecidedBy: said(r.DecidedBy), Answer: said(r.Answer), Reason: reasonOf(c, r.Reason),
 		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
 		Object: api.ObjectName{Namespace: r.Namespace, Name: r.ObjectName()}, Cluster: clusterOf(r, cluster), ObservedAt: known(cluster.ObservedAt),
+		Pending: toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now),
+	}
+	if user(c).Access(r) != rayslice.AccessNone {
+		j.DashboardUrl = said(s.clusters.origin(r.ID))
 	}
 	if r.Asked != nil {
 		j.Asked = &api.Asked{Hours: r.Asked.Hours, Groups: r.Asked.Groups, Charge: r.Asked.Charge()}
@@ -338,13 +352,8 @@ func clusterOf(r rayslice.Request, cluster rayslice.Cluster) *api.Cluster {
 	}
 }
 
-// reasonOf says why something is as it is, in the caller's language; nil when there is nothing to say.
-func reasonOf(c echo.Context, r rayslice.Reason) *api.Reason {
-	if r.IsZero() {
-		return nil
-	}
-	return &api.Reason{Code: r.Code, Text: visitOf(c).locale.Reason(r)}
-}
+// reasonJSON says why something is as it is, as a code for programs and a sentence in the caller's language.
+type reasonJSON = api.Reason
 
 func connect(service string) *api.Connect {
 	if service == "" {

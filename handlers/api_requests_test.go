@@ -24,6 +24,7 @@ func TestAPIStory(t *testing.T) {
 	created := ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated)
 	var got map[string]any
 	created.decode(&got)
+	timeless(t, got)
 	id, _ := got["id"].(string)
 	if created.Header().Get("Location") != "/api/v1/requests/"+id {
 		t.Errorf("Location %q of request %q", created.Header().Get("Location"), id)
@@ -40,7 +41,10 @@ func TestAPIStory(t *testing.T) {
 		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "python_version": "3.11", "env": map[string]any{}, "pull_secrets": []any{},
 		"created_at": got["created_at"], "ends_at": got["ends_at"], "ready_at": nil, "stopped_at": nil,
 		"object":  map[string]any{"namespace": "team-vision", "name": "rs-" + id},
-		"cluster": nil, "observed_at": nil,
+		"cluster": nil, "observed_at": nil, "dashboard_url": nil, "pending": got["pending"],
+	}
+	if pending, _ := got["pending"].(map[string]any); pending["stage"] != "create" || len(pending["conditions"].([]any)) != 0 {
+		t.Errorf("pending %v", pending)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
@@ -51,6 +55,7 @@ func TestAPIStory(t *testing.T) {
 
 	var shown map[string]any
 	ada.get("/api/v1/requests/" + id).want(http.StatusOK).decode(&shown)
+	timeless(t, shown)
 	if diff := cmp.Diff(got, shown); diff != "" {
 		t.Errorf("shown (-created +shown):\n%s", diff)
 	}
@@ -59,6 +64,9 @@ func TestAPIStory(t *testing.T) {
 		Next     *string
 	}
 	ada.get("/api/v1/requests?team=vision&state=approved&q=ablation&limit=5").want(http.StatusOK).decode(&list)
+	for _, listed := range list.Requests {
+		timeless(t, listed)
+	}
 	if diff := cmp.Diff([]map[string]any{shown}, list.Requests); diff != "" || list.Next != nil {
 		t.Errorf("list, next %v (-want +got):\n%s", list.Next, diff)
 	}
@@ -69,6 +77,47 @@ func TestAPIStory(t *testing.T) {
 		t.Errorf("state %v after stop, want stopping", stopped["state"])
 	}
 	ada.send(http.MethodPost, "/api/v1/requests/"+id+"/stop", nil).want(http.StatusOK) // stopping twice is stopping once
+}
+
+// timeless takes the sentence that says how long a request has waited out of its JSON, after a look at it.
+func timeless(t *testing.T, request map[string]any) {
+	t.Helper()
+	pending, _ := request["pending"].(map[string]any)
+	if text, _ := pending["text"].(string); !strings.Contains(text, " now") {
+		t.Errorf("the sentence is %q", text)
+	}
+	delete(pending, "text")
+}
+
+// TestAPIPending says what a request waits for: stage, conditions with what to do, attempts; in the caller's language.
+func TestAPIPending(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	request := p.create(p.Ada, storetest.Draft(2, 8))
+	at := time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
+	const message = "0/6 nodes are available: 6 Insufficient <script>."
+	waits := rayslice.Worker{Name: "w1", CreatedAt: at, Problem: rayslice.Reason{Code: rayslice.ReasonUnschedulable, Detail: message}}
+	cluster := rayslice.Cluster{RequestID: request.ID, ObservedAt: at, Exists: true, Ours: true, Head: &rayslice.Worker{Name: "h", Ready: true}, Workers: []rayslice.Worker{waits},
+		Events: []rayslice.Event{{At: at.Add(time.Minute), First: at, Warning: true, Object: "Pod/w1", Reason: "FailedScheduling", Message: message, Count: 4}}}
+	if err := p.store.SaveCluster(t.Context(), rayslice.System, cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.store.Move(t.Context(), rayslice.System, request.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, "uid"); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Pending *pendingJSON }
+	p.token(p.adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&got)
+	if got.Pending == nil || !strings.HasPrefix(got.Pending.Text, "Waits for its workers; 0 of 2 are ready, for ") {
+		t.Fatalf("pending %+v", got.Pending)
+	}
+	got.Pending.Text = ""
+	want := &pendingJSON{Stage: rayslice.StageWorkers, Since: &at,
+		Conditions: []conditionJSON{{Code: rayslice.ReasonRoomOther, Text: "Not enough of another resource, <script> (nodes: 6).", Detail: said("6 Insufficient <script>"), Pods: 1,
+			Next: "It starts by itself when there is room. To have it sooner, stop it and ask for fewer or smaller slices, or for another pool.", Who: new(rayslice.PartyOwner)}},
+		Attempts: []attemptJSON{{Reason: "FailedScheduling", Kind: "Pod", Objects: 1, Count: 4, First: at, Last: at.Add(time.Minute), Warning: true, Message: message}}}
+	if diff := cmp.Diff(want, got.Pending); diff != "" {
+		t.Errorf("pending (-want +got):\n%s", diff)
+	}
 }
 
 // TestAPIObservedCluster shows what Kubernetes reported, and null for what it did not.

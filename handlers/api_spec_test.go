@@ -54,6 +54,7 @@ func checkSpec(t testing.TB, r *http.Request, body []byte, got answer) {
 	}
 	asked := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: &openapi3filter.Options{
 		AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, MultiError: true,
+		ExcludeRequestBody: route.Operation.OperationID == "lint", // it takes any text, and says what is wrong with it
 	}}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err := openapi3filter.ValidateRequest(t.Context(), asked); err != nil && got.Code < 400 {

@@ -133,10 +133,18 @@ func errSignedOut(c echo.Context) error {
 	return refuse(http.StatusUnauthorized, "sign_in", nil, nil)
 }
 
-// etagOf names the version of a request. It is a weak one: when the cluster was last looked at is left out, or every look
-// would be a change.
+// etagOf names the version of a request. It is a weak one: when the cluster was last looked at, and sentences that say how
+// long ago something was, are left out, or every look would be a change.
 func etagOf(r api.Request) string {
 	r.ObservedAt = nil
+	if r.Pending != nil {
+		pending := *r.Pending
+		pending.Text, pending.Conditions = "", slices.Clone(pending.Conditions)
+		for i := range pending.Conditions {
+			pending.Conditions[i].Text, pending.Conditions[i].Next = "", ""
+		}
+		r.Pending = &pending
+	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and numbers

@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
@@ -92,7 +90,7 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 	if err != nil {
 		return web.ApprovalsPage{}, err
 	}
-	frame, fleet, err := s.frameAndFleet(c)
+	frame, err := s.liveFrame(c)
 	if err != nil {
 		return web.ApprovalsPage{}, err
 	}
@@ -100,11 +98,15 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 		Frame: frame, Catalogue: s.config.Catalogue, Waiting: frame.Waiting, Teams: actor.LeadTeams(),
 		Filter: web.ApprovalsFilter{Decided: filter.Decided, Team: filter.Team, Search: filter.Search},
 	}
-	if p.Rows, err = s.approvalRows(ctx, found.Approvals, fleet, filter.Decided); err != nil {
+	if p.Rows, err = s.approvalRows(ctx, found.Approvals, filter.Decided); err != nil {
 		return p, err
 	}
-	if p.Together, err = s.fitTogether(ctx, undecided(p.Rows), fleet); err != nil {
-		return p, err
+	if drafts := undecided(p.Rows); len(drafts) > 1 {
+		now, err := s.snapshot(ctx)
+		if err != nil {
+			return p, err
+		}
+		p.Together = fitTogether(drafts, now.room)
 	}
 	if actor.Admin {
 		teams, err := s.config.Store.Teams(ctx, actor)
@@ -150,18 +152,19 @@ func readApprovals(actor rayslice.User, query url.Values) (store.ApprovalFilter,
 }
 
 // approvalRows joins approvals with whether they fit the fleet now. The first that can be decided is unfolded.
-func (s *Server) approvalRows(ctx context.Context, approvals []store.Approval, fleet rayslice.Fleet, decided bool) ([]web.ApprovalRow, error) {
-	var cards []rayslice.Card
+func (s *Server) approvalRows(ctx context.Context, approvals []store.Approval, decided bool) ([]web.ApprovalRow, error) {
+	var room rayslice.Room
 	if len(approvals) > 0 && !decided {
-		var err error
-		if cards, err = s.cards(ctx, fleet); err != nil {
+		now, err := s.snapshot(ctx)
+		if err != nil {
 			return nil, err
 		}
+		room = now.room
 	}
 	rows := make([]web.ApprovalRow, len(approvals))
 	open := false
 	for i, a := range approvals {
-		rows[i] = approvalRow(a, cards)
+		rows[i] = approvalRow(a, room)
 		if !open && rows[i].Undecided() && a.Request.State == rayslice.StatePending {
 			rows[i].Open, open = true, true
 		}
@@ -182,49 +185,25 @@ func undecided(rows []web.ApprovalRow) []rayslice.RequestDraft {
 
 // fitTogether says whether several drafts find room at the same time: each may fit by itself, and not all of them. One
 // alone says nothing.
-func (s *Server) fitTogether(ctx context.Context, drafts []rayslice.RequestDraft, fleet rayslice.Fleet) (rayslice.FitResult, error) {
+func fitTogether(drafts []rayslice.RequestDraft, room rayslice.Room) rayslice.FitResult {
 	if len(drafts) < 2 {
-		return rayslice.FitResult{}, nil
+		return rayslice.FitResult{}
 	}
-	cards, err := s.cards(ctx, fleet)
 	var all rayslice.RequestDraft
 	for _, d := range drafts {
 		all.Groups = append(all.Groups, d.Groups...)
 	}
-	return rayslice.Fit(all, cards), err
+	return rayslice.Fit(all, room)
 }
 
-func approvalRow(a store.Approval, cards []rayslice.Card) web.ApprovalRow {
+func approvalRow(a store.Approval, room rayslice.Room) web.ApprovalRow {
 	row := web.ApprovalRow{Request: a.Request, Quota: a.Quota, Record: a.Record, Talk: a.Talk,
-		Fit: rayslice.Fit(a.Request.Draft, cards), Form: web.NewDecisionForm(a.Request)}
+		Fit: rayslice.Fit(a.Request.Draft, room), Form: web.NewDecisionForm(a.Request)}
 	var refusal *rayslice.Error
 	if errors.As(a.Refusal, &refusal) {
 		row.Refusal = refusal
 	}
 	return row
-}
-
-// occupied is what rayslice's own clusters take of the fleet. It is read at most once in occupiedFor: every approvals page
-// needs it, and reading it means reading every live cluster.
-type occupied struct {
-	mu       sync.Mutex
-	at       time.Time
-	clusters []rayslice.Cluster
-}
-
-const occupiedFor = 2 * time.Second
-
-func (s *Server) cards(ctx context.Context, fleet rayslice.Fleet) ([]rayslice.Card, error) {
-	s.occupied.mu.Lock()
-	defer s.occupied.mu.Unlock()
-	if now := s.now(); now.Sub(s.occupied.at) >= occupiedFor {
-		clusters, err := s.config.Store.Occupants(ctx, rayslice.System)
-		if err != nil {
-			return nil, err
-		}
-		s.occupied.at, s.occupied.clusters = now, clusters
-	}
-	return rayslice.Cards(fleet, s.occupied.clusters), nil
 }
 
 // previewDecision shows what the button would do and what the team would hold then, and writes nothing.
@@ -251,14 +230,13 @@ func (s *Server) oneApproval(c echo.Context) (web.ApprovalRow, error) {
 	if err != nil {
 		return web.ApprovalRow{}, err
 	}
-	fleet, err := s.config.Store.Fleet(ctx, user(c))
+	now, err := s.snapshot(ctx)
 	if err != nil {
 		return web.ApprovalRow{}, err
 	}
-	cards, err := s.cards(ctx, fleet)
-	row := approvalRow(approval, cards)
+	row := approvalRow(approval, now.room)
 	row.Open = true
-	return row, err
+	return row, nil
 }
 
 // decideRequest carries out what a lead has decided. What cannot be carried out comes back with what is true now and what
@@ -328,7 +306,7 @@ func (s *Server) decideSeveral(c echo.Context) error {
 	if err != nil {
 		return s.answerBatch(c, form, nil, rayslice.FitResult{}, err)
 	}
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	now, err := s.snapshot(c.Request().Context()) // before their own pods are there
 	if err != nil {
 		return err
 	}
@@ -344,11 +322,7 @@ func (s *Server) decideSeveral(c echo.Context) error {
 	if len(outcomes) == 0 {
 		return rayslice.NotFound("request")
 	}
-	crowded, err := s.fitTogether(c.Request().Context(), approved, fleet)
-	if err != nil {
-		return err
-	}
-	return s.answerBatch(c, form, outcomes, crowded, nil)
+	return s.answerBatch(c, form, outcomes, fitTogether(approved, now.room), nil)
 }
 
 // choice is one request of several, as it was when it was chosen.

@@ -501,17 +501,12 @@ func TestAnotherTeamsApproval(t *testing.T) {
 	}
 }
 
-// TestApprovalsFit says whether a request fits the fleet as rayslice's own clusters leave it.
+// TestApprovalsFit says whether a request fits the fleet beside what is there, whoever made it.
 func TestApprovalsFit(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{ObservedAt: time.Now(), Nodes: []rayslice.Node{{Name: "n1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 2, CardGiB: 22}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := p.create(p.Bob, storetest.Draft(1, 8))
-	err = p.store.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: running.ID, ObservedAt: time.Now(), Exists: true, Ours: true, Workers: []rayslice.Worker{
-		{Name: "w", Node: "n1", Phase: rayslice.PodRunning, Slice: rayslice.Slice{Pool: "a10", GiB: 8, Cards: 1}, Placements: []rayslice.Placement{{Card: 0, GiB: 8}}}}})
+	err := p.store.SaveFleet(t.Context(), rayslice.System, rayslice.Fleet{ObservedAt: time.Now(), Nodes: []rayslice.Node{{Name: "n1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 2, CardGiB: 22}},
+		Holds: []rayslice.Hold{{Foreign: true, Node: "n1", Slice: rayslice.Slice{GiB: 8, Cards: 1}, Placements: []rayslice.Placement{{Card: 0, GiB: 8}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -546,7 +541,7 @@ func TestApprovalsNews(t *testing.T) {
 	if err != nil || len(rows.Approvals) != 2 || rows.Approvals[1].Request.ID != third.ID {
 		t.Fatalf("%+v, %v", rows, err)
 	}
-	events, err := p.server.approvalRows(t.Context(), rows.Approvals, rayslice.Fleet{}, false)
+	events, err := p.server.approvalRows(t.Context(), rows.Approvals, false)
 	if got := news(events, strings.Split(u.Query().Get("shown"), ",")); err != nil || got.Fresh != 1 || got.Changed != 1 {
 		t.Errorf("news %+v (%v), want one new and one decided", got, err)
 	}

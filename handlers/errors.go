@@ -97,6 +97,8 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 	var failed error
 	switch {
+	case v.onCluster:
+		failed = s.answerClusterError(c, status, problem)
 	case wantsProblem(c.Request()):
 		failed = answerProblem(c, status, problem)
 	case status == http.StatusUnauthorized:

@@ -32,17 +32,22 @@ type timing struct {
 	report    time.Duration // longest wait for a report's turn, before its reader hears that others come first
 	chunk     time.Duration // longest a reader of an export may take for one write
 	export    time.Duration // longest an export may take
+	still     time.Duration // longest that an exchange with a cluster goes on while nothing moves
 	retry     time.Duration // before a browser connects again; up to as much again is added, so that they do not come together
 }
 
 func defaultTiming() timing {
 	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, retry: 5 * time.Second,
-		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute}
+		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute, still: time.Hour}
 }
 
 // listen feeds the streams from Postgres until Close.
 func (s *Server) listen() {
-	if err := s.config.Store.Listen(s.context, s.streams.notify); err != nil && s.context.Err() == nil {
+	hear := func(change store.Change) {
+		s.seen.forget(change)
+		s.streams.notify(change)
+	}
+	if err := s.config.Store.Listen(s.context, hear); err != nil && s.context.Err() == nil {
 		s.config.Logger.LogAttrs(s.context, slog.LevelError, "listening for changes ended", slog.String("error", err.Error()))
 	}
 }

@@ -52,6 +52,7 @@ type limits struct {
 	signIns   *limiter // from one address
 	badTokens *limiter // from one address; good ones are never held up by it
 	tests     *limiter // by one person: messages to try their notifications out
+	proxied   *limiter // by one person: what is passed on to clusters; a dashboard loads dozens of files at once
 }
 
 // testEvery is the time between two test messages of one person.
@@ -59,13 +60,13 @@ const testEvery = 10 * time.Second
 
 func defaultLimits() limits {
 	return limits{reads: newLimiter(20, 300), changes: newLimiter(5, 120), api: newLimiter(10, 200), signIns: newLimiter(5, 100), badTokens: newLimiter(2, 60),
-		tests: newLimiter(rate.Every(testEvery), 1)}
+		tests: newLimiter(rate.Every(testEvery), 1), proxied: newLimiter(50, 600)}
 }
 
 // noLimits lets everybody do everything.
 func noLimits() limits {
 	none := newLimiter(rate.Inf, 0)
-	return limits{reads: none, changes: none, api: none, signIns: none, badTokens: none, tests: none}
+	return limits{reads: none, changes: none, api: none, signIns: none, badTokens: none, tests: none, proxied: none}
 }
 
 func tooManyRequests() error {

@@ -19,7 +19,7 @@ type metrics struct {
 	handler  http.Handler
 }
 
-func newMetrics(registry *prometheus.Registry) (*metrics, error) {
+func newMetrics(registry *prometheus.Registry, counts countFunc) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rayslice_http_request_duration_seconds", Help: "Time to answer an HTTP request, event streams excepted.",
@@ -30,7 +30,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Help: "Event streams ended because their reader was too slow."}),
 		handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.streams, m.dropped} {
+	for _, c := range []prometheus.Collector{m.requests, m.streams, m.dropped, newRequestMetrics(counts)} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}

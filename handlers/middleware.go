@@ -30,6 +30,9 @@ type visit struct {
 	locale   *web.Localizer
 	identity identity
 	failure  error // what was answered with an error; for the access log
+
+	onCluster bool   // this is a cluster's host
+	cluster   string // whose host it is: id of the request
 }
 
 const visitKey = "visit"

@@ -283,6 +283,11 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("a series has %q", bad)
 		}
 	}
+	for _, want := range []string{`rayslice_requests{state="approved"} 1`, `rayslice_requests{state="pending"} 0`, "rayslice_approvals_waiting 0", "rayslice_approvals_oldest_seconds 0"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s", want)
+		}
+	}
 	if !strings.Contains(got, "rayslice_event_streams 0") {
 		t.Error("open streams are not counted")
 	}

@@ -93,9 +93,13 @@ func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []raysl
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := s.config.Store.LatestCertificates(ctx, actor, ids)
+	if err != nil {
+		return nil, err
+	}
 	rows := make([]web.ClusterRow, len(requests))
 	for i, r := range requests {
-		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID]}
+		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID], Badge: rayslice.NewBadge(clusters[r.ID], certificates[r.ID])}
 	}
 	return rows, nil
 }
@@ -149,6 +153,13 @@ func (s *Server) foresee(c echo.Context, p *web.NewRequestPage, draft rayslice.R
 		id = p.Edit.Request.ID
 	}
 	p.Charge = draft.Charge()
+	if p.Charge != (rayslice.Charge{}) {
+		fit, err := s.whenFits(ctx, actor, draft)
+		if err != nil {
+			return err
+		}
+		p.Room = &fit
+	}
 	why, err := s.config.Store.WouldDecideAgain(ctx, actor, draft, id)
 	if err != nil {
 		return err
@@ -318,7 +329,10 @@ func (s *Server) newRequestPage(c echo.Context, form web.RequestForm, key string
 			return p, err
 		}
 	}
-	p.Catalogue, err = s.catalogueOf(ctx, actor, form.Team)
+	if p.Catalogue, err = s.catalogueOf(ctx, actor, form.Team); err != nil {
+		return p, err
+	}
+	p.Fits, err = s.sizesFit(ctx, actor, form, p.Catalogue)
 	return p, err
 }
 
@@ -405,6 +419,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 		row.Back = true
 		p.Decision = &row
 	}
+	s.letOpen(c, p.Request.ID)
 	return page(c, status, web.RequestView(p))
 }
 
@@ -436,6 +451,12 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 		Frame: frame, Request: request, Cluster: cluster, Catalogue: s.config.Catalogue, Audit: audit,
 		CanStop: actor.CanStop(request) && request.State.Stoppable(), ConfirmStop: c.QueryParam("confirm") == "stop",
 		CanChange: actor.CanChange(request) && request.State.Open(), Stream: "/clusters/" + id + "/events",
+	}
+	if p.Verification, err = s.verification(ctx, actor, request); err != nil {
+		return p, err
+	}
+	if s.clusters != nil {
+		p.Way = web.Way{Host: s.clusters.origin(id), Portal: s.config.PublicURL, Access: actor.Access(request)}
 	}
 	if request.State.Open() {
 		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)

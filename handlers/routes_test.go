@@ -36,11 +36,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /clusters/new":        {signIn, 200, 200, 200, 200, 200, 200},
 		"GET /clusters/events":     {signIn, 200, 200, 200, 200, 200, 200},
 		"POST /clusters":           {signIn, 422, 422, 422, 422, 403, 422}, // an empty form
+		"GET /clusters/import":     {signIn, 200, 200, 200, 200, 200, 200},
+		"POST /clusters/import":    {signIn, 422, 422, 422, 422, 422, 422}, // an empty form
 		"POST /clusters/preview":   {signIn, 422, 422, 422, 422, 403, 422},
 		"GET /clusters/:id":        {signIn, 200, 404, 200, 200, 200, 200},
 		"GET /clusters/:id/events": {signIn, 200, 404, 200, 200, 200, 200},
 		"GET /clusters/:id/yaml":   {signIn, 200, 404, 200, 200, 200, 200},
 		"POST /clusters/:id/stop":  {signIn, 303, 404, 303, 303, 403, 303},
+		"POST /clusters/:id/open":  {signIn, 404, 404, 404, 404, 403, 403}, // clusters have no hosts here; TestWhoMayDoWhatOnAClustersHost has some
 		"GET /teams/:name":         {signIn, 200, 404, 200, 200, 200, 200},
 
 		"GET /teams/:name/rules":                   {signIn, 403, 404, 200, 200, 403, 403},
@@ -84,6 +87,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"POST /clusters/:id/edit":    {signIn, 409, 404, 403, 403, 403, 409},
 		"POST /clusters/:id/preview": {signIn, 422, 404, 403, 403, 403, 422},
 		"POST /clusters/:id/reply":   {signIn, 409, 404, 403, 403, 403, 409},
+		"GET /fleet":                 {signIn, 200, 200, 200, 200, 200, 200},
+		"GET /fleet/events":          {signIn, 200, 200, 200, 200, 200, 200},
 		"GET /approvals":             {signIn, 403, 403, 200, 200, 403, 403},
 		"POST /approvals":            {signIn, 403, 403, 422, 422, 403, 403}, // nothing chosen
 		"GET /approvals/events":      {signIn, 403, 403, 200, 200, 403, 403},
@@ -95,10 +100,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 
-		"GET /api/v1/options":                {401, 200, 200, 200, 200, 200, 200},
-		"GET /api/v1/requests/:id/audit":     {401, 200, 404, 200, 200, 200, 200},
-		"POST /api/v1/requests/:id/reply":    {401, 415, 404, 403, 403, 403, 415},
+		"GET /api/v1/options":                    {401, 200, 200, 200, 200, 200, 200},
+		"GET /api/v1/requests/:id/audit":         {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/requests/:id/reply":        {401, 415, 404, 403, 403, 403, 415},
+		"POST /clusters/:id/verify":              {signIn, 409, 404, 409, 409, 403, 409}, // it does not run
+		"GET /api/v1/clusters/:id/verification":  {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/clusters/:id/verification": {401, 409, 404, 409, 409, 403, 409},
+		"GET /api/v1/capacity":                   {401, 200, 200, 200, 200, 200, 200},
+
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
+		"POST /api/v1/lint":                  {401, 415, 415, 415, 415, 415, 415},
 		"POST /api/v1/requests/:id/decision": {401, 403, 404, 415, 415, 403, 403},
 	}
 	p := open(t)

@@ -27,6 +27,7 @@ type Config struct {
 	Sessions       *pgxpool.Pool                          // for sign-in sessions; a small pool of its own, so that slow pages cannot lock people out
 	Catalogue      rayslice.Catalogue                     // what may be asked for
 	Render         func(rayslice.Request) (string, error) // request → RayCluster as YAML; pure
+	Lint           Linter                                 // looks at YAML that people bring
 	Health         func() Health                          // optional: what the cluster side says about itself
 	Metrics        *prometheus.Registry                   // served at /metrics
 	Logger         *slog.Logger
@@ -37,6 +38,9 @@ type Config struct {
 	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
 	CORSOrigins    []string        // optional: origins whose pages may use the API with a token, "https://notebooks.example"
 	BaseContext    context.Context // optional: when it ends, so do the event streams
+
+	ClustersDomain string                       // optional: below it every cluster has a host of its own, e.g. "clusters.example"
+	Dashboard      func(Head) http.RoundTripper // with ClustersDomain: the way to the dashboard of one head, which goes nowhere else
 
 	Unlimited    bool                   // nobody is held to a share; for measurements
 	Mail         bool                   // there is a mail server for notifications
@@ -57,6 +61,11 @@ type Server struct {
 	config       Config
 	public       *url.URL
 	echo         *echo.Echo
+	clusters     *clusterHosts // nil = clusters have no hosts
+	clusterEcho  *echo.Echo    // answers on them
+	passes       *passes
+	heads        *heads
+	proxying     proxying
 	sessions     *scs.SessionManager
 	crossOrigin  *http.CrossOriginProtection
 	sessionStore sessionStore
@@ -67,7 +76,7 @@ type Server struct {
 	exporting    exporting
 	metrics      *metrics
 	timing       timing
-	occupied     occupied
+	seen         capacity
 	now          func() time.Time
 
 	context   context.Context // ends with Close
@@ -93,7 +102,7 @@ func New(config Config) (*Server, error) {
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}
-	if s.metrics, err = newMetrics(config.Metrics); err != nil {
+	if s.metrics, err = newMetrics(config.Metrics, config.Store.Counts); err != nil {
 		return nil, err
 	}
 	if config.Unlimited {
@@ -106,18 +115,29 @@ func New(config Config) (*Server, error) {
 	}
 	s.streams = newHub(s.metrics)
 	s.context, s.cancel = context.WithCancel(config.BaseContext)
-	s.echo = s.routes()
+	if s.clusters, err = newClusterHosts(public, config.ClustersDomain); err != nil {
+		return nil, err
+	}
+	s.passes, s.heads, s.proxying = newPasses(s.now), newHeads(config.Dashboard), proxying{by: map[int64]int{}}
+	s.echo, s.clusterEcho = s.routes(), s.clusterRoutes()
 	s.listening.Go(s.listen)
 	return s, nil
 }
 
 // ServeHTTP answers one HTTP request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, below := s.clusters.label(r.Host); below {
+		s.clusterEcho.ServeHTTP(w, r)
+		return
+	}
+	s.echo.ServeHTTP(w, r)
+}
 
 // Close ends every event stream and stops listening for changes. Other requests are still answered.
 func (s *Server) Close() {
 	s.cancel()
 	s.listening.Wait()
+	s.heads.close()
 	if s.provider != nil {
 		s.provider.close()
 	}

@@ -39,7 +39,7 @@ type portal struct {
 func testCatalogue() rayslice.Catalogue {
 	return rayslice.Catalogue{
 		Pools: []rayslice.Pool{
-			{Name: "a10", Model: "NVIDIA A10", Mode: rayslice.ModeCGPU, CardGiB: 22, CardMiB: 23028, Sizes: []int{4, 8, 16, 22}, MaxCards: 1},
+			{Name: "a10", Model: "NVIDIA A10", Mode: rayslice.ModeCGPU, CardGiB: 22, CardMiB: 23028, Sizes: []int{4, 8, 16, 22}, MaxCards: 1, NodeSelector: map[string]string{"card": "a10"}},
 			{Name: "a10-core", Model: "NVIDIA A10", Mode: rayslice.ModeCoreMem, CardGiB: 22, Sizes: []int{4, 8, 16}, MaxCards: 1},
 			{Name: "a10-share", Model: "NVIDIA A10", Mode: rayslice.ModeShare, CardGiB: 22, Sizes: []int{8}, MaxCards: 1},
 			{Name: "a100", Model: "NVIDIA A100", Mode: rayslice.ModeWhole, CardGiB: 80, MaxCards: 8},
@@ -66,7 +66,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 	}
 	t.Cleanup(sessions.Close)
 	config := Config{
-		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Metrics: prometheus.NewRegistry(),
+		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Lint: testLinter(), Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Demo:   true, Version: "test", PublicURL: "http://portal.example",
 		Unlimited: true, // TestLimits has the real ones

@@ -207,6 +207,9 @@ func returnTo(r *http.Request) string {
 	if strings.HasPrefix(r.URL.Path, "/approvals") {
 		return "/approvals"
 	}
+	if r.URL.Path == "/clusters/import" {
+		return r.URL.Path // what was pasted has no place in an address
+	}
 	if r.URL.Path != "/clusters" || r.ParseForm() != nil {
 		return "/clusters"
 	}

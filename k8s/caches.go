@@ -3,6 +3,7 @@ package k8s
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
@@ -26,6 +27,8 @@ type caches struct {
 	policies cache.SharedIndexInformer
 	quotas   cache.SharedIndexInformer // nil = the portal keeps none
 	events   *eventStore
+	made     atomic.Int64 // unix nanoseconds of when KubeRay made its latest pod; 0 = none seen
+	foreign  *foreignPods
 
 	pulses     []*pulse // of clusters, pods, nodes and the two event watches
 	quotaPulse *pulse
@@ -36,7 +39,7 @@ type caches struct {
 // newCaches prepares the watches; nothing is read before run. wake is called with the id of every request something
 // happened to, fleet when a node changed, alive when a watch works again.
 func newCaches(c clients, silence time.Duration, wake func(id string), fleet, alive func()) *caches {
-	k := &caches{events: newEventStore(wake)}
+	k := &caches{events: newEventStore(wake), foreign: newForeignPods(fleet)}
 	newPulse := func(name string) *pulse {
 		p := &pulse{name: name, silence: silence, onLife: alive}
 		k.pulses = append(k.pulses, p)
@@ -51,6 +54,8 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	k.clusters = informer(newPulse("rayclusters").listWatch(listOf(rays.List), rays.Watch, all), &rayv1.RayCluster{}, slimCluster)
 	pods := c.core.CoreV1().Pods(metav1.NamespaceAll)
 	k.pods = informer(newPulse("pods").listWatch(listOf(pods.List), pods.Watch, labelled), &corev1.Pod{}, slimPod)
+	foreign := newPulse("foreign pods").listWatch(listForeign(pods), pods.Watch, foreignOnly)
+	k.feeds = append(k.feeds, cache.NewNamedReflector("pods/foreign", foreign, &corev1.Pod{}, k.foreign, 0))
 	nodes := c.core.CoreV1().Nodes()
 	k.nodes = informer(newPulse("nodes").listWatch(listOf(nodes.List), nodes.Watch, all), &corev1.Node{}, slimNode)
 
@@ -68,7 +73,8 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 
 	wakeOwner := func(obj any) { wake(idOf(obj)) }
 	must(k.clusters.AddEventHandler(onChange(wakeOwner)))
-	must(k.pods.AddEventHandler(onChange(wakeOwner)))
+	must(k.pods.AddEventHandler(onChange(func(obj any) { k.noteMade(obj); wakeOwner(obj) })))
+	must(k.pods.AddEventHandler(onMove(fleet)))
 	must(k.nodes.AddEventHandler(onChange(func(any) { fleet() })))
 	must(k.policies.AddEventHandler(onChange(func(obj any) {
 		if id := idOf(obj); id != "" {
@@ -138,7 +144,22 @@ func (k *caches) see(request rayslice.Request) sighting {
 		}
 	}
 	seen.events = k.events.about(request.Namespace, request.ID)
+	if made := k.made.Load(); made != 0 {
+		seen.operator = time.Unix(0, made).UTC()
+	}
 	return seen
+}
+
+// noteMade remembers when KubeRay last made a pod: that it works, while a cluster waits for its turn.
+func (k *caches) noteMade(obj any) {
+	pod, ok := obj.(*podView)
+	if !ok || pod.kind == "" {
+		return
+	}
+	at := pod.worker.CreatedAt.UnixNano()
+	for last := k.made.Load(); at > last && !k.made.CompareAndSwap(last, at); {
+		last = k.made.Load()
+	}
 }
 
 func informer(lw *cache.ListWatch, kind runtime.Object, slim cache.TransformFunc) cache.SharedIndexInformer {

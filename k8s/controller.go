@@ -19,6 +19,8 @@ import (
 
 // Store is what the reconciler needs of Postgres; package store satisfies it.
 type Store interface {
+	VerificationStore
+
 	// Work returns one request, whatever its team; KindNotFound when there is none.
 	Work(ctx context.Context, actor rayslice.User, id string) (rayslice.Request, error)
 	// LiveRequests returns the ids to look at, in the order they were decided.
@@ -52,6 +54,8 @@ type Config struct {
 	Namespace        string        // of the Lease and of the portal's own pods; default "rayslice-system"
 	KubeRayNamespace string        // of the KubeRay operator, which may call dashboards too; "" = nothing else may
 	Identity         string        // of this replica in the Lease; default the host name and process id
+	Unverified       bool          // verify only what somebody asks for
+	MaxPodsPerCard   int           // on nodes without the label ack.node.gpu.max-pod; default 20, as ACK documents
 	NamespaceQuota   bool          // keep a ResourceQuota in every team's namespace
 	CreateNamespaces bool          // make the teams' namespaces, and the Lease's, when they are missing
 	Logger           *slog.Logger  // default slog's
@@ -63,6 +67,7 @@ func (c Config) withDefaults() Config {
 	def(&c.QPS, 200)
 	def(&c.Burst, int(2*c.QPS))
 	def(&c.Workers, 8)
+	def(&c.MaxPodsPerCard, 20)
 	def(&c.Resync, time.Minute)
 	def(&c.Silence, 5*time.Minute)
 	def(&c.Namespace, "rayslice-system")
@@ -92,6 +97,7 @@ type Controller struct {
 	clients clients
 	caches  *caches
 	heads   *Heads
+	verify  *verifier
 	gate    *gate
 	metrics metrics
 	started time.Time
@@ -106,10 +112,11 @@ type Controller struct {
 
 	quotaProblems atomic.Pointer[[]rayslice.Reason]
 
-	namespaces sync.Map   // names of namespaces seen to exist
-	guards     sync.Map   // types.NamespacedName of a NetworkPolicy → guarded
-	unguarded  sync.Map   // types.NamespacedName of a NetworkPolicy → unguarded
-	term       sync.Mutex // held while leading
+	namespaces sync.Map       // names of namespaces seen to exist
+	guards     sync.Map       // types.NamespacedName of a NetworkPolicy → guarded
+	unguarded  sync.Map       // types.NamespacedName of a NetworkPolicy → unguarded
+	term       sync.Mutex     // held while leading
+	begun      sync.WaitGroup // verifications under way, which end with the leading
 
 	mu    sync.Mutex
 	saved map[string]savedCluster // by request id; what this replica saved last while it leads
@@ -144,8 +151,11 @@ func New(cfg Config) (*Controller, error) {
 		c.caches.watchQuotas(c.clients, cfg.Silence, c.WakeQuotas)
 	}
 	c.gate = newGate(c.knock)
-	c.metrics, err = newMetrics(cfg.Registerer, c)
-	return c, err
+	if c.metrics, err = newMetrics(cfg.Registerer, c); err != nil {
+		return nil, err
+	}
+	c.verify = newVerifier(c, c.metrics.verify)
+	return c, nil
 }
 
 // nudge leaves a mark that one is enough of.

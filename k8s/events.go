@@ -141,6 +141,7 @@ func toEvent(event *corev1.Event) rayslice.Event {
 	}
 	return rayslice.Event{
 		At:      eventTime(event),
+		First:   firstTime(event),
 		Warning: event.Type == corev1.EventTypeWarning,
 		Object:  event.InvolvedObject.Kind + "/" + event.InvolvedObject.Name,
 		Reason:  clean(event.Reason),
@@ -160,6 +161,17 @@ func eventTime(event *corev1.Event) time.Time {
 		return event.EventTime.UTC()
 	}
 	return event.CreationTimestamp.UTC()
+}
+
+// firstTime returns when it first happened; zero when the event does not say.
+func firstTime(event *corev1.Event) time.Time {
+	switch {
+	case !event.FirstTimestamp.IsZero():
+		return event.FirstTimestamp.UTC()
+	case !event.EventTime.IsZero():
+		return event.EventTime.UTC()
+	}
+	return time.Time{}
 }
 
 // eventFeed is the end a client-go reflector writes to: the events of one kind of object.

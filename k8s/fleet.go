@@ -3,6 +3,7 @@ package k8s
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ const (
 
 	labelCardMiB      = "aliyun.accelerator/nvidia_mem"   // "23028MiB", one card
 	labelCardCount    = "aliyun.accelerator/nvidia_count" // cards of the node
+	labelMaxPods      = "ack.node.gpu.max-pod"            // most pods on one card
 	labelNoIsolation  = "cgpu.disable.isolation"          // "true" makes the plugin turn isolation off
 	labelLegacyShared = "gpushare"
 	labelLegacyCGPU   = "cgpu"
@@ -29,19 +31,21 @@ const (
 // implausibleGiB is more than any card has: a node that offers more per card counts in MiB.
 const implausibleGiB = 1024
 
-// observeFleet turns nodes into what the portal says about them. It is pure. Pods are those with our labels: ACK's
-// scheduler writes on them what each card of their node offers.
-func observeFleet(nodes []*corev1.Node, pods []*podView, catalogue rayslice.Catalogue, now time.Time) rayslice.Fleet {
+// observeFleet turns nodes, and the pods on them, into what the portal says about them. It is pure. ACK's scheduler writes on
+// the pods what each card of their node offers.
+func observeFleet(nodes []*corev1.Node, pods []*podView, others []*foreignPod, catalogue rayslice.Catalogue, maxPods int, now time.Time) rayslice.Fleet {
 	fleet := rayslice.Fleet{ObservedAt: now.UTC(), Problems: schedulerProblems(pods)}
-	devices := cardsByNode(pods)
+	devices := cardsByNode(pods, others)
 	for _, n := range nodes {
 		pool, picked := pickPool(n, catalogue.Pools)
 		if !picked && !offersGPU(n) {
 			continue
 		}
-		fleet.Nodes = append(fleet.Nodes, observeNode(n, pool, devices[n.Name]))
+		fleet.Nodes = append(fleet.Nodes, observeNode(n, pool, devices[n.Name], maxPods))
 	}
 	slices.SortFunc(fleet.Nodes, func(a, b rayslice.Node) int { return cmp.Compare(a.Name, b.Name) })
+	fleet.Holds, fleet.Strays = holds(pods, others)
+	doubtAllocations(&fleet)
 	for _, pool := range catalogue.Pools {
 		fleet.Pools = append(fleet.Pools, observePool(pool, fleet.Nodes, len(nodes)))
 	}
@@ -71,11 +75,14 @@ func offered(n *corev1.Node, name corev1.ResourceName) int {
 	return int(min(max(0, quantity.Value()), math.MaxInt32))
 }
 
-func observeNode(n *corev1.Node, pool rayslice.Pool, devices []int) rayslice.Node {
+func observeNode(n *corev1.Node, pool rayslice.Pool, devices []int, maxPods int) rayslice.Node {
 	node := rayslice.Node{Name: n.Name, Pool: pool.Name, Mode: nodeMode(n), Ready: nodeReady(n) && !n.Spec.Unschedulable}
 	var found []rayslice.Reason
 	if node.Mode.Sliced() {
 		node.Cards, node.CardGiB, found = slicedCards(n, node.Mode, pool, devices)
+		var most []rayslice.Reason
+		node.MaxPods, most = podsPerCard(n, maxPods)
+		found = append(found, most...)
 	} else {
 		node.Cards = offered(n, ResourceGPU)
 		node.CardGiB = cmp.Or(cardMiB(n)/1024, pool.CardGiB)
@@ -83,14 +90,79 @@ func observeNode(n *corev1.Node, pool rayslice.Pool, devices []int) rayslice.Nod
 			node.CardGiB, found = 0, []rayslice.Reason{{Code: ReasonNodeOffersNone}}
 		}
 	}
+	if node.Cards > mostCards {
+		found, node.Cards = append(found, rayslice.Reason{Code: ReasonNodeManyCards, Args: map[string]any{"cards": node.Cards}}), 0
+	}
 	for _, reason := range append(stateProblems(n, node, pool), found...) {
-		if reason.Args == nil {
-			reason.Args = map[string]any{}
+		if reason = onNode(n.Name, reason); doubts[reason.Code] {
+			node.Doubts = append(node.Doubts, reason)
+		} else {
+			node.Problems = append(node.Problems, reason)
 		}
-		reason.Args["node"] = n.Name
-		node.Problems = append(node.Problems, reason)
 	}
 	return node
+}
+
+// mostCards is more than any machine has. A node that offers more is not believed.
+const mostCards = 64
+
+// doubts are the codes of what is odd about a node that takes slices all the same.
+var doubts = map[string]bool{ReasonNodeUnlikeCards: true, ReasonNodeSmallCard: true, ReasonNodeOverfull: true, ReasonNodeStrangeCard: true}
+
+// onNode names the node in a reason.
+func onNode(node string, reason rayslice.Reason) rayslice.Reason {
+	if reason.Args == nil {
+		reason.Args = map[string]any{}
+	}
+	reason.Args["node"] = node
+	return reason
+}
+
+// podsPerCard reads how many pods one card takes: from the node's label, else what the configuration says (domain facts A.1).
+// A label that is no number, or zero, lets nothing on the node, as the share scheduler does.
+func podsPerCard(n *corev1.Node, otherwise int) (most int, found []rayslice.Reason) {
+	text, labelled := n.Labels[labelMaxPods]
+	if !labelled {
+		return otherwise, nil
+	}
+	most, err := strconv.Atoi(text)
+	if err != nil || most < 1 {
+		return otherwise, []rayslice.Reason{{Code: ReasonNodeMaxPods, Args: map[string]any{"value": clean(text)}}}
+	}
+	return most, nil
+}
+
+// doubtAllocations flags nodes whose pods have, by what is recorded on them, more of a card than it offers, or a card that the
+// node does not have.
+func doubtAllocations(fleet *rayslice.Fleet) {
+	at := map[string]int{}
+	for i, n := range fleet.Nodes {
+		at[n.Name] = i
+	}
+	given := map[string]map[int]int{}
+	for _, h := range fleet.Holds {
+		for _, p := range h.Placements {
+			if given[h.Node] == nil {
+				given[h.Node] = map[int]int{}
+			}
+			given[h.Node][p.Card] += p.GiB
+		}
+	}
+	for name, cards := range given {
+		i, known := at[name]
+		if !known || !fleet.Nodes[i].Mode.Sliced() {
+			continue
+		}
+		n := &fleet.Nodes[i]
+		for _, card := range slices.Sorted(maps.Keys(cards)) {
+			switch {
+			case card >= n.Cards:
+				n.Doubts = append(n.Doubts, onNode(name, rayslice.Reason{Code: ReasonNodeStrangeCard, Args: map[string]any{"card": card}}))
+			case cards[card] > n.CardGiB:
+				n.Doubts = append(n.Doubts, onNode(name, rayslice.Reason{Code: ReasonNodeOverfull, Args: map[string]any{"card": card, "given_gib": cards[card], "card_gib": n.CardGiB}}))
+			}
+		}
+	}
 }
 
 func stateProblems(n *corev1.Node, node rayslice.Node, pool rayslice.Pool) (found []rayslice.Reason) {
@@ -241,20 +313,25 @@ func has(n rayslice.Node, code string) bool {
 }
 
 // cardsByNode collects what each card of a node offers, from the pods there: {"0":10,"1":20}.
-func cardsByNode(pods []*podView) map[string][]int {
+func cardsByNode(pods []*podView, others []*foreignPod) map[string][]int {
 	out := map[string][]int{}
-	for _, pod := range pods {
-		node := pod.worker.Node
-		if pod.devices == "" || node == "" || out[node] != nil {
-			continue
+	read := func(node, devices string) {
+		if devices == "" || node == "" || out[node] != nil {
+			return
 		}
 		var cards map[string]int
-		if json.Unmarshal([]byte(pod.devices), &cards) != nil {
-			continue
+		if json.Unmarshal([]byte(devices), &cards) != nil {
+			return
 		}
 		for _, units := range cards {
 			out[node] = append(out[node], units)
 		}
+	}
+	for _, pod := range pods {
+		read(pod.worker.Node, pod.devices)
+	}
+	for _, pod := range others {
+		read(pod.hold.Node, pod.devices)
 	}
 	return out
 }
@@ -275,5 +352,5 @@ func schedulerProblems(pods []*podView) []rayslice.Reason {
 	if unplaced == 0 {
 		return nil
 	}
-	return []rayslice.Reason{{Code: ReasonNoShareScheduler, Args: map[string]any{"pods": unplaced}}}
+	return []rayslice.Reason{{Code: rayslice.ReasonNoShareScheduler, Args: map[string]any{"pods": unplaced}}}
 }

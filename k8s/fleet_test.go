@@ -54,7 +54,7 @@ func reason(code string, args map[string]any) rayslice.Reason {
 }
 
 func TestObserveNode(t *testing.T) {
-	good := rayslice.Node{Name: "gpu-1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 4, CardGiB: 22}
+	good := rayslice.Node{Name: "gpu-1", Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 4, CardGiB: 22, MaxPods: 20}
 	with := func(change func(*rayslice.Node)) rayslice.Node {
 		n := good
 		change(&n)
@@ -85,6 +85,8 @@ func TestObserveNode(t *testing.T) {
 			}), ReasonPoolUnit},
 		"a card of 141 GiB is not MiB": {gpuNode(label(labelCardMiB, "143771MiB"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "140", ResourceGPUCount: "1"})), nil,
 			with(func(n *rayslice.Node) { n.Cards, n.CardGiB = 1, 140 }), ""},
+		"B031 16130 MiB offered as 15": {gpuNode(label(labelCardMiB, "16130MiB"), label("card", "other"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "15", ResourceGPUCount: "1"})), nil,
+			with(func(n *rayslice.Node) { n.Pool, n.Cards, n.CardGiB = "", 1, 15 }), ""},
 		"B022 labelled, offers nothing": {gpuNode(offers(nil)), nil,
 			with(func(n *rayslice.Node) {
 				n.Cards, n.CardGiB, n.Problems = 0, 0, []rayslice.Reason{reason(ReasonNodeOffersNone, nil)}
@@ -100,11 +102,11 @@ func TestObserveNode(t *testing.T) {
 		"cards counted by the label": {gpuNode(label(labelCardCount, "4"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "88"})), nil, good, ""},
 		"B025 unlike cards": {gpuNode(label(labelCardMiB, "10240MiB"), label("card", "other"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "20", ResourceGPUCount: "2"})), []int{10, 20},
 			with(func(n *rayslice.Node) {
-				n.Pool, n.Cards, n.CardGiB, n.Problems = "", 2, 10, []rayslice.Reason{reason(ReasonNodeUnlikeCards, map[string]any{"cards_gib": 30, "offered_gib": 20})}
+				n.Pool, n.Cards, n.CardGiB, n.Doubts = "", 2, 10, []rayslice.Reason{reason(ReasonNodeUnlikeCards, map[string]any{"cards_gib": 30, "offered_gib": 20})}
 			}), ""},
 		"smaller cards than the pool says": {gpuNode(label(labelCardMiB, "15360MiB"), offers(map[corev1.ResourceName]string{ResourceGPUMem: "30", ResourceGPUCount: "2"})), nil,
 			with(func(n *rayslice.Node) {
-				n.Cards, n.CardGiB, n.Problems = 2, 15, []rayslice.Reason{reason(ReasonNodeSmallCard, map[string]any{"card_gib": 15, "pool_gib": 22})}
+				n.Cards, n.CardGiB, n.Doubts = 2, 15, []rayslice.Reason{reason(ReasonNodeSmallCard, map[string]any{"card_gib": 15, "pool_gib": 22})}
 			}), ""},
 		"isolation turned off": {gpuNode(label(labelNoIsolation, "true")), nil,
 			with(func(n *rayslice.Node) {
@@ -119,17 +121,34 @@ func TestObserveNode(t *testing.T) {
 				n.Pool, n.Mode, n.Problems = "core", rayslice.ModeCoreMem, []rayslice.Reason{reason(ReasonNodeNoCompute, nil)}
 			}), ""},
 		"whole cards": {gpuNode(label("card", "a100"), label(LabelGPUMode, "default"), label(labelCardMiB, "81920MiB"), offers(map[corev1.ResourceName]string{ResourceGPU: "8"})), nil,
-			with(func(n *rayslice.Node) { n.Pool, n.Mode, n.Cards, n.CardGiB = "a100", rayslice.ModeWhole, 8, 80 }), ""},
+			with(func(n *rayslice.Node) {
+				n.Pool, n.Mode, n.Cards, n.CardGiB, n.MaxPods = "a100", rayslice.ModeWhole, 8, 80, 0
+			}), ""},
 		"whole cards, none offered": {gpuNode(label("card", "a100"), label(LabelGPUMode, "default"), offers(nil)), nil,
 			with(func(n *rayslice.Node) {
-				n.Pool, n.Mode, n.Cards, n.CardGiB, n.Problems = "a100", rayslice.ModeWhole, 0, 0, []rayslice.Reason{reason(ReasonNodeOffersNone, nil)}
+				n.Pool, n.Mode, n.MaxPods, n.Cards, n.CardGiB, n.Problems = "a100", rayslice.ModeWhole, 0, 0, 0, []rayslice.Reason{reason(ReasonNodeOffersNone, nil)}
+			}), ""},
+		"most pods on a card": {gpuNode(label(labelMaxPods, "3")), nil, with(func(n *rayslice.Node) { n.MaxPods = 3 }), ""},
+		"a limit of pods that is none": {gpuNode(label(labelMaxPods, "many")), nil,
+			with(func(n *rayslice.Node) {
+				n.Problems = []rayslice.Reason{reason(ReasonNodeMaxPods, map[string]any{"value": "many"})}
+			}), ""},
+		"a limit of no pods": {gpuNode(label(labelMaxPods, "0")), nil,
+			with(func(n *rayslice.Node) {
+				n.Problems = []rayslice.Reason{reason(ReasonNodeMaxPods, map[string]any{"value": "0"})}
+			}), ""},
+		"more cards than a machine has": {gpuNode(offers(map[corev1.ResourceName]string{ResourceGPUMem: "2000000000", ResourceGPUCount: "100000000"})), nil,
+			with(func(n *rayslice.Node) {
+				n.Cards, n.CardGiB = 0, 20
+				n.Problems = []rayslice.Reason{reason(ReasonNodeManyCards, map[string]any{"cards": 100000000})}
+				n.Doubts = []rayslice.Reason{reason(ReasonNodeSmallCard, map[string]any{"card_gib": 20, "pool_gib": 22})}
 			}), ""},
 		"label of the old plugin": {gpuNode(label(LabelGPUMode, ""), label(labelLegacyCGPU, "true")), nil, good, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pool, _ := pickPool(tc.node, pools)
-			got := observeNode(tc.node, pool, tc.devices)
+			got := observeNode(tc.node, pool, tc.devices, 20)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
@@ -149,7 +168,7 @@ func TestObserveFleet(t *testing.T) {
 		gpuNode(named("cpu"), func(n *corev1.Node) { n.Labels, n.Status.Allocatable = nil, nil }),
 		gpuNode(named("stray"), func(n *corev1.Node) { n.Labels = map[string]string{"accelerator": "a10"} }),
 	}
-	fleet := observeFleet(nodes, nil, rayslice.Catalogue{Pools: pools}, noon)
+	fleet := observeFleet(nodes, nil, nil, rayslice.Catalogue{Pools: pools}, 20, noon)
 	var names []string
 	for _, n := range fleet.Nodes {
 		names = append(names, n.Name+"/"+n.Pool)
@@ -185,7 +204,7 @@ func TestSchedulerProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []rayslice.Reason
 			if tc.want > 0 {
-				want = []rayslice.Reason{{Code: ReasonNoShareScheduler, Args: map[string]any{"pods": tc.want}}}
+				want = []rayslice.Reason{{Code: rayslice.ReasonNoShareScheduler, Args: map[string]any{"pods": tc.want}}}
 			}
 			if diff := cmp.Diff(want, schedulerProblems(tc.pods)); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
@@ -200,9 +219,9 @@ func TestKubeRayVersions(t *testing.T) {
 		want     rayslice.Reason
 	}{
 		"served":                {[]string{"v1", "v1alpha1"}, rayslice.Reason{}},
-		"not installed":         {nil, rayslice.Reason{Code: ReasonKubeRayMissing}},
-		"B100 another version":  {[]string{"v2", "v1beta1"}, rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": "v2, v1beta1"}}},
-		"only the one of years": {[]string{"v1alpha1"}, rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": "v1alpha1"}}},
+		"not installed":         {nil, rayslice.Reason{Code: rayslice.ReasonKubeRayMissing}},
+		"B100 another version":  {[]string{"v2", "v1beta1"}, rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": "v2, v1beta1"}}},
+		"only the one of years": {[]string{"v1alpha1"}, rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": "v1alpha1"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -147,7 +147,7 @@ func unguardedReason(want *networkingv1.NetworkPolicy, err error) rayslice.Reaso
 		return rayslice.Reason{Code: ReasonUnguardedTaken, Args: map[string]any{"policy": want.Name}}
 	}
 	why := refusal(err, want.Namespace)
-	if why.Code == ReasonNotPermitted {
+	if why.Code == rayslice.ReasonNotPermitted {
 		return rayslice.Reason{Code: ReasonUnguardedRights}
 	}
 	return rayslice.Reason{Code: ReasonUnguardedRefused, Detail: why.Detail}

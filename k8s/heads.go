@@ -1,6 +1,7 @@
 package k8s
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,6 +95,11 @@ func newHeads(access HeadAccess, config *rest.Config, log *slog.Logger, changed 
 	return h, nil
 }
 
+// DirectHeads returns the way to heads whose pods this process reaches by their addresses.
+func DirectHeads(log *slog.Logger) *Heads {
+	return &Heads{dial: dialDirect, changed: func(string) {}, log: log, known: map[string]*headState{}}
+}
+
 func dialDirect(ctx context.Context, to HeadAddress) (net.Conn, error) {
 	if net.ParseIP(to.IP) == nil {
 		return nil, fmt.Errorf("head pod %s has no address yet", to.Pod)
@@ -114,11 +120,31 @@ func (h *Heads) Transport(to HeadAddress) http.RoundTripper {
 
 // Get asks one head for the JSON at path: bounded in time and size, without following redirects.
 func (h *Heads) Get(ctx context.Context, to HeadAddress, path string) ([]byte, error) {
+	return h.call(ctx, to, http.MethodGet, path, nil, maxHeadAnswer)
+}
+
+// A headStatus is an answer of a head that is no success.
+type headStatus struct {
+	path   string
+	status int
+	said   string // begin of what it said, untrusted
+}
+
+func (e *headStatus) Error() string {
+	return fmt.Sprintf("head answers %s with status %d", e.path, e.status)
+}
+
+// call sends one request to a head and returns the JSON that it answers, at most so many bytes: bounded in time, without
+// following redirects. What goes wrong is a *useError; an answer that is no success has a *headStatus in it.
+func (h *Heads) call(ctx context.Context, to HeadAddress, method, path string, body []byte, most int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, headTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ray-head"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "http://ray-head"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	client := http.Client{
 		Transport:     h.Transport(to),
@@ -126,20 +152,26 @@ func (h *Heads) Get(ctx context.Context, to HeadAddress, path string) ([]byte, e
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("head answers %s with status %d", path, response.StatusCode)
+		said, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadRefused, Args: map[string]any{"status": response.StatusCode}},
+			Err: &headStatus{path, response.StatusCode, string(said)}}
 	}
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind))
+		return nil, unreadable(fmt.Errorf("head answers %s with %q instead of JSON", path, clean(kind)))
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxHeadAnswer+1))
-	if len(body) > maxHeadAnswer {
-		return nil, fmt.Errorf("head answers %s with more than %d KiB", path, maxHeadAnswer>>10)
+	answer, err := io.ReadAll(io.LimitReader(response.Body, int64(most)+1))
+	switch {
+	case len(answer) > most:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseAnswerTooLarge, Args: map[string]any{"kib": most >> 10}},
+			Err: fmt.Errorf("head answers %s with more than %d KiB", path, most>>10)}
+	case err != nil:
+		return nil, &useError{Reason: rayslice.Reason{Code: ReasonUseHeadSilent}, Err: err}
 	}
-	return body, err
+	return answer, nil
 }
 
 var rayVersionText = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,40}$`)

@@ -16,6 +16,29 @@ type metrics struct {
 	reconcile prometheus.Histogram
 	apply     prometheus.Histogram
 	errors    prometheus.Counter
+	verify    verifyMetrics
+}
+
+// verifyMetrics count verifications.
+type verifyMetrics struct {
+	seconds  prometheus.Histogram
+	verdicts *prometheus.CounterVec
+}
+
+func newVerifyMetrics() verifyMetrics {
+	return verifyMetrics{
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rayslice_verification_seconds", Help: "Time from the begin of a verification to its certificates.", Buckets: []float64{1, 2, 5, 10, 15, 30, 60, 120, 300}}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rayslice_certificates_total", Help: "Certificates of workers, by verdict and pool."}, []string{"verdict", "pool"}),
+	}
+}
+
+func (m verifyMetrics) ended(took time.Duration, certificates []rayslice.Certificate) {
+	m.seconds.Observe(took.Seconds())
+	for _, c := range certificates {
+		m.verdicts.WithLabelValues(string(c.Judgement.Enforcement), c.Target.Slice.Pool).Inc()
+	}
 }
 
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
@@ -28,8 +51,9 @@ func newMetrics(registry prometheus.Registerer, c *Controller) (metrics, error) 
 			Name: "rayslice_apply_seconds", Help: "Time until the API server answered an apply of a RayCluster.", Buckets: buckets}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rayslice_reconcile_errors_total", Help: "Looks that failed and are tried again."}),
+		verify: newVerifyMetrics(),
 	}
-	all := append(m.gauges(c), m.reconcile, m.apply, m.errors)
+	all := append(m.gauges(c), m.reconcile, m.apply, m.errors, m.verify.seconds, m.verify.verdicts)
 	var failed error
 	for _, collector := range all {
 		failed = errors.Join(failed, registry.Register(collector))

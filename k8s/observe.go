@@ -9,6 +9,7 @@ import (
 
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rayslice/rayslice"
 )
@@ -35,6 +36,8 @@ type sighting struct {
 	cluster *rayv1.RayCluster // nil = no object has the request's name
 	pods    []*podView        // pods with the request's label, in its namespace
 	events  []rayslice.Event  // latest first
+
+	operator time.Time // when KubeRay last made a pod, whosesoever; zero = not seen
 }
 
 // observe turns a sighting into what Plan and the pages read. It is pure; HeadAnswers, RayVersion and Confirmed are
@@ -48,10 +51,27 @@ func observe(request rayslice.Request, seen sighting, now time.Time) rayslice.Cl
 		have.Deleting = c.DeletionTimestamp != nil
 		have.CreatedAt = c.CreationTimestamp.UTC()
 		have.Service = c.Name + "-head-svc." + c.Namespace + ".svc"
+		have.Touched = c.Status.ObservedGeneration > 0
+		have.Conditions = kubeRayConditions(c)
 	}
 	have.Head, have.Workers = observePods(seen)
+	if have.Exists && (have.Head == nil || len(have.Workers) < request.Draft.MinWorkers()) {
+		have.OperatorAt = seen.operator
+	}
 	have.Problem = problem(request, seen, have, now)
 	return have
+}
+
+// kubeRayConditions copies what KubeRay says of the object.
+func kubeRayConditions(c *rayv1.RayCluster) []rayslice.KubeRayCondition {
+	var out []rayslice.KubeRayCondition
+	for _, condition := range c.Status.Conditions {
+		out = append(out, rayslice.KubeRayCondition{
+			Type: clean(condition.Type), True: condition.Status == metav1.ConditionTrue, Reason: clean(condition.Reason),
+			Message: clean(condition.Message), At: condition.LastTransitionTime.UTC(),
+		})
+	}
+	return out
 }
 
 // owned reports whether the object is the request's: by its label, or, when somebody has taken the label off, by the
@@ -128,7 +148,7 @@ func podSlice(pod *corev1.Pod) rayslice.Slice {
 	switch {
 	case total > 0:
 		cards := 1
-		if n, err := strconv.Atoi(pod.Labels[LabelGPUCount]); err == nil && n > 0 {
+		if n, err := strconv.Atoi(pod.Labels[LabelGPUCount]); err == nil && n > 0 && n <= total {
 			cards = n
 		}
 		return rayslice.Slice{Pool: pool, GiB: total / cards, CorePercent: core, Cards: cards}

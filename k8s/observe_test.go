@@ -223,45 +223,45 @@ func TestPodProblem(t *testing.T) {
 			p.DeletionTimestamp = new(metav1.NewTime(noon))
 		}, nil, rayslice.Reason{}},
 		"no node has room": {unplaced("0/9 nodes are available: 4 Insufficient\naliyun.com/gpu-mem."), nil,
-			rayslice.Reason{Code: ReasonUnschedulable, Args: map[string]any{"pod": "w"}, Detail: "0/9 nodes are available: 4 Insufficient aliyun.com/gpu-mem."}},
+			rayslice.Reason{Code: rayslice.ReasonUnschedulable, Args: map[string]any{"pod": "w"}, Detail: "0/9 nodes are available: 4 Insufficient aliyun.com/gpu-mem."}},
 		"B028 scheduler's stamp is missing": {unready(corev1.PodPending, waiting("RunContainerError", "")),
 			[]rayslice.Event{warning("Pod/w", "UnexpectedAdmissionError", "invalid allocation requst: request GPU memory 8 can't be satisfied: no assume timestamp")},
-			rayslice.Reason{Code: ReasonShareUnplaced, Args: map[string]any{"pod": "w"}, Detail: "invalid allocation requst: request GPU memory 8 can't be satisfied: no assume timestamp"}},
+			rayslice.Reason{Code: rayslice.ReasonShareUnplaced, Args: map[string]any{"pod": "w"}, Detail: "invalid allocation requst: request GPU memory 8 can't be satisfied: no assume timestamp"}},
 		"B029 lost the race for the card": {unready(corev1.PodPending, waiting("RunContainerError", "failed to create: unknown device id: no-gpu-has-8MiB-to-run\x1b[31m")), nil,
-			rayslice.Reason{Code: ReasonCardRace, Args: map[string]any{"pod": "w"}, Detail: "failed to create: unknown device id: no-gpu-has-8MiB-to-run[31m"}},
+			rayslice.Reason{Code: rayslice.ReasonCardRace, Args: map[string]any{"pod": "w"}, Detail: "failed to create: unknown device id: no-gpu-has-8MiB-to-run[31m"}},
 		"B029 the same after a restart": {func(p *corev1.Pod) {
 			unready(corev1.PodRunning, waiting("CrashLoopBackOff", "back-off"))(p)
 			p.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Message: "no-gpu-has-8GiB-to-run"}}
-		}, nil, rayslice.Reason{Code: ReasonCardRace, Args: map[string]any{"pod": "w"}, Detail: "no-gpu-has-8GiB-to-run"}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonCardRace, Args: map[string]any{"pod": "w"}, Detail: "no-gpu-has-8GiB-to-run"}},
 		"image cannot be pulled": {unready(corev1.PodPending, waiting("ImagePullBackOff", "not found")), nil,
-			rayslice.Reason{Code: ReasonImagePull, Args: map[string]any{"pod": "w", "image": "ray:1", "container": "ray-worker"}, Detail: "not found"}},
+			rayslice.Reason{Code: rayslice.ReasonImagePull, Args: map[string]any{"pod": "w", "image": "ray:1", "container": "ray-worker"}, Detail: "not found"}},
 		"B094 killed for memory": {unready(corev1.PodRunning, ended("OOMKilled", 137)), nil,
-			rayslice.Reason{Code: ReasonOOMKilled, Args: map[string]any{"pod": "w", "container": "ray-worker", "memory": "16Gi"}}},
+			rayslice.Reason{Code: rayslice.ReasonOOMKilled, Args: map[string]any{"pod": "w", "container": "ray-worker", "memory": "16Gi"}}},
 		"B094 killed for memory, looping": {func(p *corev1.Pod) {
 			unready(corev1.PodRunning, waiting("CrashLoopBackOff", "back-off"))(p)
 			p.Status.ContainerStatuses[0].LastTerminationState = ended("OOMKilled", 137)
-		}, nil, rayslice.Reason{Code: ReasonOOMKilled, Args: map[string]any{"pod": "w", "container": "ray-worker", "memory": "16Gi"}}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonOOMKilled, Args: map[string]any{"pod": "w", "container": "ray-worker", "memory": "16Gi"}}},
 		"crash loop": {func(p *corev1.Pod) {
 			unready(corev1.PodRunning, waiting("CrashLoopBackOff", "back-off"))(p)
 			p.Status.ContainerStatuses[0].RestartCount = 4
 			p.Status.ContainerStatuses[0].LastTerminationState = ended("Error", 2)
-		}, nil, rayslice.Reason{Code: ReasonCrashLoop, Args: map[string]any{"pod": "w", "container": "ray-worker", "restarts": 4, "exit_code": 2}}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonCrashLoop, Args: map[string]any{"pod": "w", "container": "ray-worker", "restarts": 4, "exit_code": 2}}},
 		"cannot start": {unready(corev1.PodPending, waiting("CreateContainerConfigError", "secret \"x\" not found")), nil,
-			rayslice.Reason{Code: ReasonContainerFailed, Args: map[string]any{"pod": "w", "container": "ray-worker", "what": "CreateContainerConfigError"}, Detail: `secret "x" not found`}},
+			rayslice.Reason{Code: rayslice.ReasonContainerFailed, Args: map[string]any{"pod": "w", "container": "ray-worker", "what": "CreateContainerConfigError"}, Detail: `secret "x" not found`}},
 		"ended": {unready(corev1.PodFailed, ended("Error", 3)), nil,
-			rayslice.Reason{Code: ReasonContainerExited, Args: map[string]any{"pod": "w", "container": "ray-worker", "exit_code": 3}}},
+			rayslice.Reason{Code: rayslice.ReasonContainerExited, Args: map[string]any{"pod": "w", "container": "ray-worker", "exit_code": 3}}},
 		"B109 evicted": {func(p *corev1.Pod) {
 			unready(corev1.PodFailed, ended("Error", 137))(p)
 			p.Status.Reason, p.Status.Message = "Evicted", "The node was low on resource: memory."
-		}, nil, rayslice.Reason{Code: ReasonEvicted, Args: map[string]any{"pod": "w"}, Detail: "The node was low on resource: memory."}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonEvicted, Args: map[string]any{"pod": "w"}, Detail: "The node was low on resource: memory."}},
 		"failed without saying more": {func(p *corev1.Pod) {
 			unready(corev1.PodFailed, corev1.ContainerState{})(p)
 			p.Status.Reason = "NodeLost"
-		}, nil, rayslice.Reason{Code: ReasonPodFailed, Args: map[string]any{"pod": "w", "what": "NodeLost"}}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonPodFailed, Args: map[string]any{"pod": "w", "what": "NodeLost"}}},
 		"init container waits for an image": {func(p *corev1.Pod) {
 			unready(corev1.PodPending, waiting("PodInitializing", ""))(p)
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "wait-gcs-ready", State: waiting("ErrImagePull", "denied")}}
-		}, nil, rayslice.Reason{Code: ReasonImagePull, Args: map[string]any{"pod": "w", "image": "?", "container": "wait-gcs-ready"}, Detail: "denied"}},
+		}, nil, rayslice.Reason{Code: rayslice.ReasonImagePull, Args: map[string]any{"pod": "w", "image": "?", "container": "wait-gcs-ready"}, Detail: "denied"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -301,30 +301,37 @@ func TestClusterProblem(t *testing.T) {
 		"an old refusal, a head since": {sighting{cluster: rayCluster(touched), pods: views(head, worker, pod("w-2", typeWorker)), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "InvalidRayClusterSpec", "old")}}, rayslice.Reason{}},
 		"B085 namespace quota, with its numbers": {sighting{cluster: rayCluster(touched, condition(quota)), pods: views(head, worker)},
-			rayslice.Reason{Code: ReasonNamespaceQuota, Args: map[string]any{"quota": "gpu", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "16", "limited": "20"}}},
+			rayslice.Reason{Code: rayslice.ReasonNamespaceQuota, Args: map[string]any{"quota": "gpu", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "16", "limited": "20"}}},
 		"B083 namespace rule": {sighting{cluster: rayCluster(touched, condition(`pods "x" is forbidden: failed quota: compute: must specify limits.cpu for: autoscaler`)), pods: views(head)},
-			rayslice.Reason{Code: ReasonNamespaceRule, Detail: "must specify limits.cpu for: autoscaler"}},
+			rayslice.Reason{Code: rayslice.ReasonNamespaceRule, Detail: "must specify limits.cpu for: autoscaler"}},
 		"KubeRay's own right is missing": {sighting{cluster: rayCluster(touched, condition(`pods is forbidden: User "system:serviceaccount:kuberay:operator" cannot create resource "pods" in API group "" in the namespace "team-vision"`))},
-			rayslice.Reason{Code: ReasonNotPermitted}},
+			rayslice.Reason{Code: rayslice.ReasonNotPermitted}},
 		"pod cannot be made for another reason": {sighting{cluster: rayCluster(touched, condition("etcdserver: request is too large"))},
-			rayslice.Reason{Code: ReasonCreateFailed, Detail: "etcdserver: request is too large"}},
+			rayslice.Reason{Code: rayslice.ReasonCreateFailed, Detail: "etcdserver: request is too large"}},
 		"B007 no worker, one warning": {sighting{cluster: rayCluster(touched), pods: views(head), events: []rayslice.Event{
 			warning("RayCluster/rs-abcdefghijkl", "FailedToCreateWorkerPod", "<b>odd</b>\r\nthing")}},
-			rayslice.Reason{Code: ReasonWarning, Args: map[string]any{"event": "FailedToCreateWorkerPod"}, Detail: "<b>odd</b> thing"}},
+			rayslice.Reason{Code: rayslice.ReasonCreateFailed, Detail: "<b>odd</b> thing"}},
+		"B007 no worker, a warning of another kind": {sighting{cluster: rayCluster(touched), pods: views(head), events: []rayslice.Event{
+			warning("RayCluster/rs-abcdefghijkl", "OddThing", "<b>odd</b>\r\nthing")}},
+			rayslice.Reason{Code: rayslice.ReasonWarning, Args: map[string]any{"event": "OddThing"}, Detail: "<b>odd</b> thing"}},
 		"KubeRay does not look at it": {sighting{cluster: rayCluster()},
-			rayslice.Reason{Code: ReasonOperatorSilent, Args: map[string]any{"minutes": 1}}},
+			rayslice.Reason{Code: rayslice.ReasonOperatorSilent, Args: map[string]any{"minutes": 1}}},
+		"B098 KubeRay makes pods of others": {sighting{cluster: rayCluster(), operator: noon.Add(-5 * time.Second)},
+			rayslice.Reason{Code: rayslice.ReasonOperatorBusy, Args: map[string]any{"idle": 60, "seconds": 5}}},
+		"B098 KubeRay made its last pod before this one came": {sighting{cluster: rayCluster(), operator: noon.Add(-2 * time.Minute)},
+			rayslice.Reason{Code: rayslice.ReasonOperatorSilent, Args: map[string]any{"minutes": 1}}},
 		"KubeRay has just been told": {sighting{cluster: rayCluster(func(c *rayv1.RayCluster) { c.CreationTimestamp = metav1.NewTime(noon) })}, rayslice.Reason{}},
-		"suspended by hand":          {sighting{cluster: rayCluster(touched, func(c *rayv1.RayCluster) { c.Spec.Suspend = new(true) })}, rayslice.Reason{Code: ReasonSuspended}},
+		"suspended by hand":          {sighting{cluster: rayCluster(touched, func(c *rayv1.RayCluster) { c.Spec.Suspend = new(true) })}, rayslice.Reason{Code: rayslice.ReasonSuspended}},
 		"B109 head evicted": {sighting{cluster: rayCluster(touched), pods: views(worker, pod("w-2", typeWorker), pod("h", typeHead, func(p *corev1.Pod) {
 			unready(corev1.PodFailed, ended("Error", 137))(p)
 			p.Status.Reason = "Evicted"
-		}))}, rayslice.Reason{Code: ReasonEvicted, Args: map[string]any{"pod": "h"}}},
+		}))}, rayslice.Reason{Code: rayslice.ReasonEvicted, Args: map[string]any{"pod": "h"}}},
 		"B089 deletion hangs on a finalizer": {sighting{cluster: rayCluster(touched, func(c *rayv1.RayCluster) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.NewTime(noon.Add(-7*time.Minute))), []string{"example.com/never"}
 		}), pods: views(head)},
-			rayslice.Reason{Code: ReasonDeletingSlow, Args: map[string]any{"minutes": 7, "finalizers": "example.com/never"}}},
+			rayslice.Reason{Code: rayslice.ReasonDeletingSlow, Args: map[string]any{"minutes": 7, "finalizers": "example.com/never"}}},
 		"deletion has just begun":   {sighting{cluster: rayCluster(func(c *rayv1.RayCluster) { c.DeletionTimestamp = new(metav1.NewTime(noon)) })}, rayslice.Reason{}},
-		"pods outlive the object":   {sighting{pods: views(head, worker)}, rayslice.Reason{Code: ReasonPodsRemain, Args: map[string]any{"pods": 2}}},
+		"pods outlive the object":   {sighting{pods: views(head, worker)}, rayslice.Reason{Code: rayslice.ReasonPodsRemain, Args: map[string]any{"pods": 2}}},
 		"somebody else's object":    {sighting{cluster: rayCluster(condition("x"), func(c *rayv1.RayCluster) { c.Labels = nil })}, rayslice.Reason{}},
 		"nothing there, nothing to": {sighting{}, rayslice.Reason{}},
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // guardName is the name of what the portal keeps in a team's namespace, beside the clusters' own.
-const guardName = "rayslice"
+const guardName = rayslice.QuotaName
 
 // labelCluster is the label by which KubeRay marks a cluster's pods, however its template was edited.
 const labelCluster = "ray.io/cluster"

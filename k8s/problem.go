@@ -1,7 +1,6 @@
 package k8s
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,16 +12,14 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-const (
-	deletingLimit = 2 * time.Minute  // a deletion that takes longer is shown as hanging
-	operatorLimit = 30 * time.Second // KubeRay touches a new RayCluster within a second or two, unless it is busy or away
-)
+// deletingLimit is how long a deletion may take before it is shown as hanging.
+const deletingLimit = 2 * time.Minute
 
 // problem names the most telling thing that is wrong with a cluster; zero when nothing is.
 func problem(request rayslice.Request, seen sighting, have rayslice.Cluster, now time.Time) rayslice.Reason {
 	switch {
 	case !have.Exists && have.Pods() > 0:
-		return rayslice.Reason{Code: ReasonPodsRemain, Args: map[string]any{"pods": have.Pods()}}
+		return rayslice.Reason{Code: rayslice.ReasonPodsRemain, Args: map[string]any{"pods": have.Pods()}}
 	case !have.Exists, !have.Ours:
 		return rayslice.Reason{}
 	case have.Deleting:
@@ -36,9 +33,9 @@ func problem(request rayslice.Request, seen sighting, have rayslice.Cluster, now
 		found = append(found, w.Problem)
 	}
 	if have.Head == nil || len(have.Workers) < request.Draft.MinWorkers() {
-		found = append(found, lastWarning(seen.events), operatorSilent(seen, have, now))
+		found = append(found, lastWarning(seen.events))
 	}
-	for _, reason := range found {
+	for _, reason := range append(found, rayslice.OperatorProblem(request, have, now)) {
 		if !reason.IsZero() {
 			return reason
 		}
@@ -52,7 +49,7 @@ func deletingProblem(c *rayv1.RayCluster, now time.Time) rayslice.Reason {
 	if waited < deletingLimit {
 		return rayslice.Reason{}
 	}
-	return rayslice.Reason{Code: ReasonDeletingSlow, Args: map[string]any{
+	return rayslice.Reason{Code: rayslice.ReasonDeletingSlow, Args: map[string]any{
 		"minutes":    int(waited.Minutes()),
 		"finalizers": clean(strings.Join(c.Finalizers, ", ")),
 	}}
@@ -76,7 +73,7 @@ func suspended(c *rayv1.RayCluster) rayslice.Reason {
 	if c.Spec.Suspend == nil || !*c.Spec.Suspend {
 		return rayslice.Reason{}
 	}
-	return rayslice.Reason{Code: ReasonSuspended}
+	return rayslice.Reason{Code: rayslice.ReasonSuspended}
 }
 
 // replicaFailure reads the condition KubeRay sets while it cannot make a pod, and takes away afterwards.
@@ -85,20 +82,17 @@ func replicaFailure(c *rayv1.RayCluster) rayslice.Reason {
 	if failure == nil || failure.Status != "True" {
 		return rayslice.Reason{}
 	}
-	return refusalText(failure.Message, ReasonCreateFailed)
+	return rayslice.ReadRefusal(clean(failure.Message), rayslice.ReasonCreateFailed)
 }
 
 // lastWarning quotes the latest warning about the RayCluster itself.
 func lastWarning(events []rayslice.Event) rayslice.Reason {
-	warnings := clusterWarnings(events)
-	if len(warnings) == 0 {
-		return rayslice.Reason{}
+	if warnings := clusterWarnings(events); len(warnings) > 0 {
+		latest := warnings[0]
+		latest.Message = clean(latest.Message)
+		return rayslice.ReadEvent(latest)
 	}
-	reason := refusalText(warnings[0].Message, ReasonWarning)
-	if reason.Code == ReasonWarning {
-		reason.Args = map[string]any{"event": warnings[0].Reason}
-	}
-	return reason
+	return rayslice.Reason{}
 }
 
 func clusterWarnings(events []rayslice.Event) []rayslice.Event {
@@ -109,15 +103,6 @@ func clusterWarnings(events []rayslice.Event) []rayslice.Event {
 		}
 	}
 	return out
-}
-
-func operatorSilent(seen sighting, have rayslice.Cluster, now time.Time) rayslice.Reason {
-	touched := have.Pods() > 0 || seen.cluster.Status.ObservedGeneration > 0 || len(seen.events) > 0
-	waited := now.Sub(have.CreatedAt)
-	if touched || waited < operatorLimit {
-		return rayslice.Reason{}
-	}
-	return rayslice.Reason{Code: ReasonOperatorSilent, Args: map[string]any{"minutes": int(waited.Minutes())}}
 }
 
 // podProblem says why a pod does not run; zero when it does, or is only on its way.
@@ -152,23 +137,10 @@ func eventProblem(worker rayslice.Worker, events []rayslice.Event) rayslice.Reas
 	}
 	for _, e := range events {
 		if e.Warning && e.Object == "Pod/"+worker.Name {
-			if reason := shareProblem(e.Message); !reason.IsZero() {
+			if reason := rayslice.ReadCardText(e.Message); !reason.IsZero() {
 				return about(worker.Name, reason)
 			}
 		}
-	}
-	return rayslice.Reason{}
-}
-
-// shareProblem recognises the two failures of the share scheduler and its device plugin by their texts, which turn up in
-// events, in conditions and in the states of containers (domain facts A.3).
-func shareProblem(text string) rayslice.Reason {
-	lower := strings.ToLower(text)
-	switch {
-	case strings.Contains(lower, "no-gpu-has-"):
-		return rayslice.Reason{Code: ReasonCardRace, Detail: clean(text)}
-	case strings.Contains(lower, "no assume timestamp"):
-		return rayslice.Reason{Code: ReasonShareUnplaced, Detail: clean(text)}
 	}
 	return rayslice.Reason{}
 }
@@ -189,7 +161,7 @@ func statusProblem(pod *corev1.Pod) rayslice.Reason {
 		texts = append(texts, c.Message)
 	}
 	for _, text := range texts {
-		if reason := shareProblem(text); !reason.IsZero() {
+		if reason := rayslice.ReadCardText(clean(text)); !reason.IsZero() {
 			return reason
 		}
 	}
@@ -205,18 +177,18 @@ func failedPod(pod *corev1.Pod) rayslice.Reason {
 		return rayslice.Reason{}
 	}
 	if pod.Status.Reason == "Evicted" {
-		return rayslice.Reason{Code: ReasonEvicted, Detail: clean(pod.Status.Message)}
+		return rayslice.Reason{Code: rayslice.ReasonEvicted, Detail: clean(pod.Status.Message)}
 	}
 	if reason := containerProblem(pod); !reason.IsZero() {
 		return reason
 	}
-	return rayslice.Reason{Code: ReasonPodFailed, Args: map[string]any{"what": clean(pod.Status.Reason)}, Detail: clean(pod.Status.Message)}
+	return rayslice.Reason{Code: rayslice.ReasonPodFailed, Args: map[string]any{"what": clean(pod.Status.Reason)}, Detail: clean(pod.Status.Message)}
 }
 
 func unscheduled(pod *corev1.Pod) rayslice.Reason {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return rayslice.Reason{Code: ReasonUnschedulable, Detail: clean(c.Message)}
+			return rayslice.Reason{Code: rayslice.ReasonUnschedulable, Detail: clean(c.Message)}
 		}
 	}
 	return rayslice.Reason{}
@@ -246,23 +218,23 @@ func waitingProblem(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
 	case "", "ContainerCreating", "PodInitializing":
 		return rayslice.Reason{}
 	case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		return rayslice.Reason{Code: ReasonImagePull, Args: map[string]any{"image": image(pod, s.Name)}, Detail: clean(waiting.Message)}
+		return rayslice.Reason{Code: rayslice.ReasonImagePull, Args: map[string]any{"image": image(pod, s.Name)}, Detail: clean(waiting.Message)}
 	case "CrashLoopBackOff":
 		return crashLoop(pod, s)
 	}
-	return rayslice.Reason{Code: ReasonContainerFailed, Args: map[string]any{"what": clean(waiting.Reason)}, Detail: clean(waiting.Message)}
+	return rayslice.Reason{Code: rayslice.ReasonContainerFailed, Args: map[string]any{"what": clean(waiting.Reason)}, Detail: clean(waiting.Message)}
 }
 
 func crashLoop(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
 	last := s.LastTerminationState.Terminated
 	if last == nil {
-		return rayslice.Reason{Code: ReasonCrashLoop, Args: map[string]any{"restarts": int(s.RestartCount), "exit_code": "?"}}
+		return rayslice.Reason{Code: rayslice.ReasonCrashLoop, Args: map[string]any{"restarts": int(s.RestartCount), "exit_code": "?"}}
 	}
 	if reason := oomKilled(pod, s.Name, last); !reason.IsZero() {
 		return reason
 	}
 	return rayslice.Reason{
-		Code:   ReasonCrashLoop,
+		Code:   rayslice.ReasonCrashLoop,
 		Args:   map[string]any{"restarts": int(s.RestartCount), "exit_code": int(last.ExitCode)},
 		Detail: clean(last.Message),
 	}
@@ -279,7 +251,7 @@ func endedProblem(pod *corev1.Pod, s corev1.ContainerStatus) rayslice.Reason {
 	if reason := oomKilled(pod, s.Name, ended); !reason.IsZero() || ended.ExitCode == 0 {
 		return reason
 	}
-	return rayslice.Reason{Code: ReasonContainerExited, Args: map[string]any{"exit_code": int(ended.ExitCode)}, Detail: clean(ended.Message)}
+	return rayslice.Reason{Code: rayslice.ReasonContainerExited, Args: map[string]any{"exit_code": int(ended.ExitCode)}, Detail: clean(ended.Message)}
 }
 
 // oomKilled tells of a container killed for main memory, with the limit it hit (ray-project/kuberay#528).
@@ -293,69 +265,13 @@ func oomKilled(pod *corev1.Pod, container string, ended *corev1.ContainerStateTe
 			memory = quantity.String()
 		}
 	}
-	return rayslice.Reason{Code: ReasonOOMKilled, Args: map[string]any{"memory": memory}}
+	return rayslice.Reason{Code: rayslice.ReasonOOMKilled, Args: map[string]any{"memory": memory}}
 }
 
 func image(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == container {
 			return clean(c.Image)
-		}
-	}
-	return "?"
-}
-
-var (
-	quotaExceeded = regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.+), used: (.+), limited: (\S+)`)
-	quotaFailed   = regexp.MustCompile(`failed quota: [^:]+: (.+)`)
-	forbidden     = regexp.MustCompile(`is forbidden: (.+)`)
-	webhookDenied = regexp.MustCompile(`admission webhook "[^"]+" denied the request: (.+)`)
-	noRight       = regexp.MustCompile(`User "[^"]*" cannot `)
-)
-
-// refusalText reads the API server's refusal out of text, whether it was given to us or to KubeRay. What it cannot
-// read gets the code otherwise, with the text as detail.
-func refusalText(text, otherwise string) rayslice.Reason {
-	text = clean(text)
-	if m := quotaExceeded.FindStringSubmatch(text); m != nil {
-		return quotaReason(m[1], m[2], m[3], m[4])
-	}
-	if noRight.MatchString(text) {
-		return rayslice.Reason{Code: ReasonNotPermitted}
-	}
-	for _, rule := range []*regexp.Regexp{quotaFailed, forbidden, webhookDenied} {
-		if m := rule.FindStringSubmatch(text); m != nil {
-			return rayslice.Reason{Code: ReasonNamespaceRule, Detail: m[1]}
-		}
-	}
-	return rayslice.Reason{Code: otherwise, Detail: text}
-}
-
-// quotaReason takes the first resource of "a=1,b=2" lists; Kubernetes lists only those that are exceeded.
-func quotaReason(quota, requested, used, limited string) rayslice.Reason {
-	resource, asked, _ := strings.Cut(first(requested), "=")
-	code := ReasonNamespaceQuota
-	if quota == guardName {
-		code = ReasonTeamQuotaFull
-	}
-	return rayslice.Reason{Code: code, Args: map[string]any{
-		"quota":     quota,
-		"resource":  resource,
-		"requested": asked,
-		"used":      valueOf(used, resource),
-		"limited":   valueOf(limited, resource),
-	}}
-}
-
-func first(list string) string {
-	head, _, _ := strings.Cut(list, ",")
-	return head
-}
-
-func valueOf(list, resource string) string {
-	for entry := range strings.SplitSeq(list, ",") {
-		if value, ok := strings.CutPrefix(entry, resource+"="); ok {
-			return value
 		}
 	}
 	return "?"

@@ -146,7 +146,7 @@ func (c *Controller) keepQuota(ctx context.Context, limit rayslice.NamespaceLimi
 		return ReasonQuotaTaken, nil
 	}
 	c.log.WarnContext(ctx, "namespace quota refused", "namespace", limit.Namespace, "error", err)
-	if refusal(err, limit.Namespace).Code == ReasonNotPermitted {
+	if refusal(err, limit.Namespace).Code == rayslice.ReasonNotPermitted {
 		return ReasonQuotaRights, nil
 	}
 	return ReasonQuotaRefused, nil

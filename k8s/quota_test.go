@@ -121,7 +121,7 @@ func TestPodsMadeWithoutThePortalHoldQuota(t *testing.T) { // B082
 		return len(fleet.Unmanaged) == 1 && fleet.Unmanaged[0].Object == "Pod/mine" && fleet.Unmanaged[0].Charge.GiB == 8 && fleet.Unmanaged[0].Team == "vision"
 	})
 	id := w.ask(2, 8)
-	w.until("the reason is named", func() bool { return w.cluster(id).Problem.Code == k8s.ReasonTeamQuotaFull })
+	w.until("the reason is named", func() bool { return w.cluster(id).Problem.Code == rayslice.ReasonTeamQuotaFull })
 	want := map[string]any{"quota": "rayslice", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "16", "limited": "16"}
 	if diff := cmp.Diff(want, w.cluster(id).Problem.Args); diff != "" {
 		t.Errorf("numbers (-want +got):\n%s", diff)

@@ -1,37 +1,8 @@
 package k8s
 
-// Codes of reasons that come from Kubernetes; the sentences stand in the catalogues as reason_<code>. Detail, where
-// named, is untrusted text: at most 500 characters, one line, to be shown escaped.
+// Codes of reasons about nodes, pools and namespaces; those about one cluster are rayslice's. The sentences stand in the
+// catalogues as reason_<code>. Detail, where named, is untrusted text: at most 500 characters, one line, to be shown escaped.
 const (
-	// Why Kubernetes does not let the cluster or its pods come into being.
-	ReasonNamespaceQuota   = "namespace_quota"   // the namespace's ResourceQuota; Args: quota, resource, requested, used, limited
-	ReasonTeamQuotaFull    = "team_quota_full"   // the portal's own ResourceQuota; Args as above: pods that are going, or not of the portal, hold it
-	ReasonNamespaceRule    = "namespace_rule"    // another rule of the namespace: limits, pod security, admission policy; Detail
-	ReasonNamespaceMissing = "namespace_missing" // the team's namespace does not exist or is being deleted; Args: namespace
-	ReasonNotPermitted     = "not_permitted"     // the portal's, or KubeRay's, own rights do not allow it
-	ReasonAPIRefused       = "api_refused"       // the API server calls the object invalid; Detail
-	ReasonApplyFailed      = "apply_failed"      // the API server failed at it; tried again
-	ReasonKubeRayMissing   = "kuberay_missing"   // the RayCluster kind is not installed
-	ReasonKubeRayVersion   = "kuberay_version"   // installed, but ray.io/v1 is not served; Args: versions
-	ReasonOperatorSilent   = "operator_silent"   // KubeRay has not touched the RayCluster; Args: minutes
-	ReasonCreateFailed     = "create_failed"     // KubeRay could not make a pod; Detail
-	ReasonWarning          = "warning_event"     // pods are missing and the latest warning may say why; Args: event; Detail
-	ReasonDeletingSlow     = "deleting_slow"     // deletion hangs; Args: minutes, finalizers
-	ReasonSuspended        = "suspended"         // somebody set spec.suspend: KubeRay has removed the pods
-	ReasonPodsRemain       = "pods_remain"       // the RayCluster is gone, its pods are not; Args: pods
-
-	// Why a pod does not run. Args: pod, and what is named here.
-	ReasonUnschedulable   = "unschedulable"    // no node takes it; Detail
-	ReasonShareUnplaced   = "share_unplaced"   // the share scheduler did not place it: no assume timestamp; Detail
-	ReasonCardRace        = "card_race"        // another slice took the card first; create again; Detail
-	ReasonImagePull       = "image_pull"       // Args: image; Detail
-	ReasonOOMKilled       = "oom_killed"       // main memory, not GPU memory; Args: container, memory
-	ReasonCrashLoop       = "crash_loop"       // Args: container, exit_code, restarts; Detail
-	ReasonContainerFailed = "container_failed" // could not start; Args: container, what; Detail
-	ReasonContainerExited = "container_exited" // ended; Args: container, exit_code; Detail
-	ReasonEvicted         = "evicted"          // Detail
-	ReasonPodFailed       = "pod_failed"       // Args: what; Detail
-
 	// What is wrong with a node. Args: node, and what is named here.
 	ReasonNodeNotReady    = "node_not_ready"
 	ReasonNodeCordoned    = "node_cordoned"
@@ -44,6 +15,10 @@ const (
 	ReasonNodeNoWall      = "node_no_wall"        // labelled cgpu.disable.isolation=true: nothing is enforced there
 	ReasonNodeNoCompute   = "node_no_compute"     // core_mem node without aliyun.com/gpu-core.percentage
 	ReasonNodeSmallCard   = "node_small_card"     // its cards offer less than the pool says; Args: card_gib, pool_gib
+	ReasonNodeManyCards   = "node_many_cards"     // offers more cards than a machine has; Args: cards
+	ReasonNodeMaxPods     = "node_max_pods"       // its label ack.node.gpu.max-pod lets nothing on it; Args: value
+	ReasonNodeOverfull    = "node_overfull"       // more of a card is given out than it offers; Args: card, given_gib, card_gib
+	ReasonNodeStrangeCard = "node_strange_card"   // a pod is recorded on a card that it does not have; Args: card
 
 	// Why a pool is closed. Args: node, and what is named here.
 	ReasonPoolUnit        = "pool_unit"         // its nodes count in MiB or in different units; Args: offered
@@ -59,6 +34,13 @@ const (
 	ReasonQuotaTaken   = "quota_taken"   // somebody else's ResourceQuota has the name
 	ReasonQuotaRefused = "quota_refused" // a rule of the namespace, or the API server failed
 
-	// What is wrong with the cluster as a whole.
-	ReasonNoShareScheduler = "no_share_scheduler" // slice pods run without a card: no share scheduler placed them; Args: pods
+	// Why nothing new is known about a cluster's use. Args are named here.
+	ReasonUseNoHead           = "use_no_head"           // no head pod that could be asked
+	ReasonUseHeadSilent       = "use_head_silent"       // the head did not answer in time
+	ReasonUseHeadRefused      = "use_head_refused"      // the head did not answer the question; Args: status
+	ReasonUseAnswerTooLarge   = "use_answer_too_large"  // more than a cluster of this size has to say; Args: kib
+	ReasonUseAnswerUnreadable = "use_answer_unreadable" // no JSON, or not of the form that Ray has
+	ReasonUseSourceSilent     = "use_source_silent"     // Prometheus did not answer in time
+	ReasonUseSourceRefused    = "use_source_refused"    // Prometheus refuses the question; Detail
+	ReasonUseNoSeries         = "use_no_series"         // Prometheus has no series of the cluster's pods
 )

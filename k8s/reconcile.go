@@ -32,6 +32,9 @@ func (c *Controller) reconcile(ctx context.Context, id string) (time.Duration, e
 	}
 	have := c.look(request, c.caches.see(request))
 	have.Confirmed = neverApplied(request, have)
+	if have.Verification, err = c.verify.see(ctx, &c.begun, request, have); err != nil {
+		return 0, err
+	}
 	step := rayslice.Plan(request, have, time.Now())
 	if step.Action == rayslice.ActionConfirm {
 		if have, err = c.confirm(ctx, request); err != nil {

@@ -361,7 +361,7 @@ func TestNamespaceQuotaStopsPods(t *testing.T) { // B085
 	w.limit(corev1.ResourceList{"requests.aliyun.com/gpu-mem": resource.MustParse("10")})
 	w.start()
 	id := w.ask(2, 8)
-	w.until("quota is named", func() bool { return w.cluster(id).Problem.Code == k8s.ReasonNamespaceQuota })
+	w.until("quota is named", func() bool { return w.cluster(id).Problem.Code == rayslice.ReasonNamespaceQuota })
 	want := map[string]any{"quota": "limit", "resource": "requests.aliyun.com/gpu-mem", "requested": "8", "used": "8", "limited": "10"}
 	if diff := cmp.Diff(want, w.cluster(id).Problem.Args); diff != "" {
 		t.Errorf("numbers (-want +got):\n%s", diff)
@@ -376,7 +376,7 @@ func TestNamespaceQuotaRefusesTheObject(t *testing.T) {
 	w.start()
 	id := w.ask(1, 8)
 	request := w.untilState(id, rayslice.StateAttention)
-	if request.Reason.Code != k8s.ReasonNamespaceQuota || request.Reason.Detail != "" {
+	if request.Reason.Code != rayslice.ReasonNamespaceQuota || request.Reason.Detail != "" {
 		t.Errorf("reason %+v", request.Reason)
 	}
 	w.must(w.core.CoreV1().ResourceQuotas(w.namespace).Delete(w.Context(), "limit", metav1.DeleteOptions{}))
@@ -401,7 +401,7 @@ func TestNamespaceMissing(t *testing.T) {
 	_, stop := w.start()
 	id := w.ask(1, 8)
 	request := w.untilState(id, rayslice.StateAttention)
-	want := rayslice.Reason{Code: k8s.ReasonNamespaceMissing, Args: map[string]any{"namespace": w.namespace + "-not-there"}}
+	want := rayslice.Reason{Code: rayslice.ReasonNamespaceMissing, Args: map[string]any{"namespace": w.namespace + "-not-there"}}
 	if diff := cmp.Diff(want, request.Reason); diff != "" {
 		t.Errorf("reason (-want +got):\n%s", diff)
 	}

@@ -27,17 +27,17 @@ func refusal(err error, namespace string) rayslice.Reason {
 		return rayslice.Reason{}
 	case apierrors.IsNotFound(err) && strings.HasPrefix(message, "namespaces "),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return rayslice.Reason{Code: ReasonNamespaceMissing, Args: map[string]any{"namespace": namespace}}
+		return rayslice.Reason{Code: rayslice.ReasonNamespaceMissing, Args: map[string]any{"namespace": namespace}}
 	case apierrors.IsNotFound(err):
-		return rayslice.Reason{Code: ReasonKubeRayMissing}
+		return rayslice.Reason{Code: rayslice.ReasonKubeRayMissing}
 	case apierrors.IsForbidden(err):
-		return refusalText(message, ReasonNamespaceRule)
+		return rayslice.ReadRefusal(clean(message), rayslice.ReasonNamespaceRule)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return refusalText(message, ReasonAPIRefused)
+		return rayslice.ReadRefusal(clean(message), rayslice.ReasonAPIRefused)
 	case apierrors.IsUnauthorized(err):
-		return rayslice.Reason{Code: ReasonNotPermitted}
+		return rayslice.Reason{Code: rayslice.ReasonNotPermitted}
 	}
-	return rayslice.Reason{Code: ReasonApplyFailed}
+	return rayslice.Reason{Code: rayslice.ReasonApplyFailed}
 }
 
 // ensureNamespace makes the namespace when it is missing, and leaves one that exists alone but for our labels.

@@ -19,6 +19,7 @@ import (
 const (
 	fleetEvery   = 30 * time.Second // a fleet report is never older while the portal works
 	fleetSettles = time.Second      // nodes come and go in bursts
+	quiet        = 2 * time.Minute  // a watch silent for longer has missed bookmarks, which come about every minute
 	kubeRayEvery = time.Minute      // how often the RayCluster kind is looked for; it may be installed or upgraded under us
 )
 
@@ -60,7 +61,8 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 			last.kubeRay, last.looked = reason, time.Now()
 		}
 	}
-	fleet := observeFleet(c.nodes(), c.pods(), c.cfg.Catalogue, time.Now())
+	fleet := observeFleet(c.nodes(), c.pods(), c.caches.foreign.all(), c.cfg.Catalogue, c.cfg.MaxPodsPerCard, c.seenAt(time.Now()))
+	fleet.PodsUnread = !c.caches.pods.HasSynced() || !c.caches.foreign.read()
 	if !last.kubeRay.IsZero() {
 		fleet.Problems = append([]rayslice.Reason{last.kubeRay}, fleet.Problems...)
 	}
@@ -85,6 +87,18 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 	return nil
 }
 
+// seenAt returns how fresh the caches are: now, or when a watch that fails or has fallen silent last showed life.
+func (c *Controller) seenAt(now time.Time) time.Time {
+	at := now
+	for _, p := range c.caches.pulses {
+		seen := now.Add(-p.age(now, c.started))
+		if (p.failed.Load() != nil || now.Sub(seen) > quiet) && seen.Before(at) {
+			at = seen
+		}
+	}
+	return at
+}
+
 // fleetDigest ignores when it was looked.
 func fleetDigest(fleet rayslice.Fleet) ([sha256.Size]byte, error) {
 	fleet.ObservedAt = time.Time{}
@@ -99,6 +113,15 @@ func (c *Controller) nodes() []*corev1.Node {
 		nodes = append(nodes, obj.(*corev1.Node))
 	}
 	return nodes
+}
+
+// node returns what the cache holds of one node; nil when there is none.
+func (c *Controller) node(name string) *corev1.Node {
+	obj, ok, _ := c.caches.nodes.GetIndexer().GetByKey(name)
+	if !ok {
+		return nil
+	}
+	return obj.(*corev1.Node)
 }
 
 func (c *Controller) pods() []*podView {
@@ -129,9 +152,9 @@ func (c *Controller) kubeRayProblem(ctx context.Context) (rayslice.Reason, error
 func kubeRayVersions(versions []string) rayslice.Reason {
 	switch {
 	case len(versions) == 0:
-		return rayslice.Reason{Code: ReasonKubeRayMissing}
+		return rayslice.Reason{Code: rayslice.ReasonKubeRayMissing}
 	case !slices.Contains(versions, rayv1.GroupVersion.Version):
-		return rayslice.Reason{Code: ReasonKubeRayVersion, Args: map[string]any{"versions": clean(strings.Join(versions, ", "))}}
+		return rayslice.Reason{Code: rayslice.ReasonKubeRayVersion, Args: map[string]any{"versions": clean(strings.Join(versions, ", "))}}
 	}
 	return rayslice.Reason{}
 }

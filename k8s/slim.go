@@ -7,12 +7,16 @@ import (
 	rayv1 "github.com/ray-project/kuberay/ray-operator/apis/ray/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/rayslice/rayslice"
 )
 
 // Slimming drops what nobody reads before an object enters a cache: with thousands of pods that is most of the memory.
 // It is done to live reads too, so that both look alike.
+
+// Slims returns what the caches make of RayClusters and of pods, for benchmarks.
+func Slims() (clusters, pods cache.TransformFunc) { return slimCluster, slimPod }
 
 func slimCluster(obj any) (any, error) {
 	cluster, ok := obj.(*rayv1.RayCluster)
@@ -50,6 +54,7 @@ type podView struct {
 	metav1.ObjectMeta // name, namespace, UID and resource version only
 
 	request string // id in its label
+	team    string // in its label
 	kind    string // head, worker, …
 	worker  rayslice.Worker
 	devices string // what the scheduler says each card of the node offers
@@ -68,6 +73,7 @@ func viewPod(pod *corev1.Pod) *podView {
 	return &podView{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		request:    pod.Labels[LabelRequest],
+		team:       pod.Labels[LabelTeam],
 		kind:       pod.Labels[labelNodeType],
 		worker:     observePod(pod),
 		devices:    pod.Annotations[annotationDevices],

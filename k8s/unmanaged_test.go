@@ -26,13 +26,15 @@ func TestUnmanaged(t *testing.T) { // B082
 	gib := func(n string) corev1.ResourceList { return corev1.ResourceList{ResourceGPUMem: resource.MustParse(n)} }
 	ended := made("done", "", 90, gib("8"))
 	ended.Status.Phase = corev1.PodSucceeded
-	got := unmanaged("vision", []corev1.Pod{
+	elsewhere := made("elsewhere", "", 1, gib("8"))
+	elsewhere.Namespace = "team-speech"
+	got := unmanaged("vision", "team-vision", foreigners(t,
 		made("job-w-1", "job-x7k2p", 5, gib("8")),
 		made("notebook", "", 60, nil),
 		made("bare", "", 30, corev1.ResourceList{ResourceGPU: resource.MustParse("2")}),
 		made("job-w-2", "job-x7k2p", 7, gib("8")),
-		ended,
-	})
+		ended, elsewhere,
+	))
 	want := []rayslice.Unmanaged{
 		{Team: "vision", Namespace: "team-vision", Object: "Pod/bare", Pods: 1, Charge: rayslice.Charge{Cards: 2}, CreatedAt: noon.Add(-30 * time.Minute)},
 		{Team: "vision", Namespace: "team-vision", Object: "RayCluster/job-x7k2p", Pods: 2, Charge: rayslice.Charge{GiB: 16}, CreatedAt: noon.Add(-7 * time.Minute)},

@@ -28,6 +28,7 @@ func (c *Controller) lead(ctx context.Context) {
 		c.reconcileAll(ctx, &parts)
 	}
 	parts.Wait()
+	c.begun.Wait() // nothing begins any more
 }
 
 func (c *Controller) reconcileAll(ctx context.Context, parts *sync.WaitGroup) {

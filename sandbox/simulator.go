@@ -25,13 +25,17 @@ type simulator struct {
 }
 
 // simulate starts them. They run until stop, whatever happens to the cluster meanwhile.
-func simulate(config *rest.Config, say func(string)) *simulator {
+func simulate(config *rest.Config, dir string, say func(string)) *simulator {
+	machine, err := rayhead.NewMachine(filepath.Join(dir, "machine"))
+	if err != nil {
+		say(fmt.Sprintf("jobs find no GPU driver, so that verification stays inconclusive: %v (Debian: apt-get install gcc libc6-dev)", err))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &simulator{cancel, make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		for ctx.Err() == nil {
-			if err := rayhead.Run(ctx, config); err != nil {
+			if err := rayhead.Run(ctx, config, machine); err != nil {
 				say(fmt.Sprintf("the stand-ins for Ray heads failed (%v); starting them again in %s", err, simulatorWait))
 			}
 			select {

@@ -231,7 +231,7 @@ func (s *sandbox) startKubernetes(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	s.heads = simulate(cluster.config, s.say)
+	s.heads = simulate(cluster.config, s.options.dir, s.say)
 	s.progress("controllers, scheduler, KubeRay, KWOK")
 	if err := cluster.awaitUsable(ctx); err != nil {
 		return err

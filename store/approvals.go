@@ -296,19 +296,24 @@ func (s *Store) Deciders(ctx context.Context, actor rayslice.User, team string, 
 	return byRole[rayslice.RoleAdmin], answer(err)
 }
 
-// Occupants returns the workers of every live cluster, as much of them as rayslice.Cards needs. It crosses teams, so only
-// the portal itself may ask.
-func (s *Store) Occupants(ctx context.Context, actor rayslice.User) ([]rayslice.Cluster, error) {
+// Occupants returns every live request, as far as its cards are concerned. It crosses teams, so only the portal itself may ask.
+func (s *Store) Occupants(ctx context.Context, actor rayslice.User) ([]rayslice.Occupant, error) {
 	if !actor.System {
 		return nil, errPortalOnly
 	}
 	rows, _ := s.db.Query(ctx, `
 		SELECT
-			jsonb_build_object('request_id', c.request_id, 'workers', c.observed -> 'workers')
-		FROM clusters c
-		JOIN requests r ON r.id = c.request_id
-		WHERE r.state IN ('approved', 'provisioning', 'ready', 'attention', 'stopping')
-		ORDER BY c.request_id`)
-	clusters, err := pgx.CollectRows(rows, pgx.RowTo[rayslice.Cluster])
-	return clusters, answer(err)
+			id AS request_id,
+			team,
+			name,
+			coalesce(ends_at, '0001-01-01 00:00:00Z') AS ends_at,
+			state = 'stopping' AS stopping
+		FROM requests
+		WHERE state IN ('approved', 'provisioning', 'ready', 'attention', 'stopping')
+		ORDER BY id`)
+	occupants, err := pgx.CollectRows(rows, pgx.RowToStructByName[rayslice.Occupant])
+	for i := range occupants {
+		occupants[i].EndsAt = occupants[i].EndsAt.UTC()
+	}
+	return occupants, answer(err)
 }

@@ -101,24 +101,38 @@ func (s *Store) SaveCluster(ctx context.Context, actor rayslice.User, c rayslice
 	})
 }
 
-// Fleet returns what was last observed about nodes and pools; the zero Fleet when nothing was. Whoever is signed in may
-// know.
+// Fleet returns what was last observed about nodes and pools, as far as the actor may see it; the zero Fleet when nothing was.
+// What pods hold of the cards is left out: it is most of what is kept, and most pages need none of it.
 func (s *Store) Fleet(ctx context.Context, actor rayslice.User) (rayslice.Fleet, error) {
+	return s.fleet(ctx, actor, `
+		SELECT
+			observed - 'holds',
+			observed_at
+		FROM fleet`)
+}
+
+// FleetCards returns the same with what pods hold of the cards. Other teams' clusters and foreign pods have no names, except
+// for admins.
+func (s *Store) FleetCards(ctx context.Context, actor rayslice.User) (rayslice.Fleet, error) {
+	return s.fleet(ctx, actor, `
+		SELECT
+			observed,
+			observed_at
+		FROM fleet`)
+}
+
+func (s *Store) fleet(ctx context.Context, actor rayslice.User, query string) (rayslice.Fleet, error) {
 	if !actor.System && actor.ID == 0 {
 		return rayslice.Fleet{}, rayslice.NotFound("fleet")
 	}
 	var f rayslice.Fleet
 	var at time.Time
-	err := s.db.QueryRow(ctx, `
-		SELECT
-			observed,
-			observed_at
-		FROM fleet`).Scan(&f, &at)
+	err := s.db.QueryRow(ctx, query).Scan(&f, &at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rayslice.Fleet{}, nil
 	}
 	f.ObservedAt = at.UTC()
-	return f, answer(err)
+	return f.For(actor), answer(err)
 }
 
 // SaveFleet keeps what was observed about nodes and pools. It notifies only when something other than ObservedAt changed.

@@ -323,3 +323,17 @@ func TestAskedAgain(t *testing.T) {
 		t.Errorf("another reply: %v", e)
 	}
 }
+
+func TestWhatThePortalRejectedNobodyElseDid(t *testing.T) {
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 8})
+	needLead(t, s, people)
+	r := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	if err := s.Move(t.Context(), rayslice.System, r.ID, r.State, rayslice.StateRejected, rayslice.Reason{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.DecideRequest(t.Context(), people.Lea, r.ID, rayslice.Decision{Verdict: rayslice.VerdictReject, Revision: 1})
+	if e := refusal(t, err, rayslice.KindConflict); e.Code != "decided_already" {
+		t.Errorf("deciding once more: %v", e)
+	}
+}

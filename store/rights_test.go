@@ -22,6 +22,7 @@ type scene struct {
 	token   rayslice.Token
 	grant   int64
 	notice  int64
+	opening int64
 }
 
 func newScene(t *testing.T) scene {
@@ -41,7 +42,16 @@ func newScene(t *testing.T) scene {
 	storetest.Query(t, &sc.grant, `SELECT max(id) FROM grants`)
 	storetest.Exec(t, `INSERT INTO notices (news_id, user_id, code, at) VALUES (1, $1, 'approved', now())`, p.Ada.ID)
 	storetest.Query(t, &sc.notice, `SELECT max(id) FROM notices`)
+	storetest.Exec(t, `INSERT INTO sessions (token, data, expiry) VALUES ('session', '', now() + interval '1 hour')`)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, code, sealed, ends_at) VALUES ($1, $2, 'session', 'code', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, sealed, ends_at) VALUES ($1, $2, 'session', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
+	storetest.Query(t, &sc.opening, `SELECT max(id) FROM openings`)
+	storetest.Exec(t, `INSERT INTO openings (request_id, user_id, session, cookie, sealed, ends_at) VALUES ($1, $2, 'session', 'cookie', '', now() + interval '1 minute')`, sc.request.ID, p.Ada.ID)
 	if err := s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: sc.request.ID, Exists: true, Service: "svc"}); err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, s, sc.request.ID, "run", "a")
+	if err := s.FinishVerification(t.Context(), rayslice.System, "run", rayslice.Reason{}, []rayslice.Certificate{certificate("a", "node-1", rayslice.Enforced)}); err != nil {
 		t.Fatal(err)
 	}
 	return sc
@@ -70,12 +80,27 @@ var rights = map[string]right{
 		_, err := sc.CleanNotices(sc.ctx, a, time.Now())
 		return one(err)
 	}},
+	"Counts": {portal, func(sc scene, a rayslice.User) (int, error) {
+		states, _, err := sc.Counts(sc.ctx, a)
+		return len(states), err
+	}},
 	"KnownRequests": {portal, func(sc scene, a rayslice.User) (int, error) {
 		m, err := sc.KnownRequests(sc.ctx, a, []string{sc.request.ID})
 		return len(m), err
 	}},
 	"Letter": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Letter(sc.ctx, a, sc.notice)
+		return one(err)
+	}},
+	"KeepOpening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.KeepOpening(sc.ctx, a, sc.opening, []byte("other cookie"), []byte("sealed")))
+	}},
+	"Opening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Opening(sc.ctx, a, sc.request.ID, []byte("cookie"))
+		return one(err)
+	}},
+	"TakeOpening": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.TakeOpening(sc.ctx, a, sc.request.ID, []byte("code"))
 		return one(err)
 	}},
 	"LiveRequests": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.LiveRequests(sc.ctx, a); return one(err) }},
@@ -117,6 +142,17 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"User": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.User(sc.ctx, a, sc.Ada.ID); return one(err) }},
+	"FinishVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.FinishVerification(sc.ctx, a, "run", rayslice.Reason{}, nil))
+	}},
+	"StartVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.StartVerification(sc.ctx, a, sc.request.ID, "run", nil)
+		return one(err)
+	}},
+	"VerificationWork": {portal, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.VerificationWork(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
 	"Work": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Work(sc.ctx, a, sc.request.ID)
 		return one(err)
@@ -143,6 +179,14 @@ var rights = map[string]right{
 		n, err := sc.Deciders(sc.ctx, a, "vision", sc.Ada.ID)
 		return len(n), err
 	}},
+	"EnterCluster": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.EnterCluster(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"OpenCluster": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.OpenCluster(sc.ctx, a, store.Opening{RequestID: sc.request.ID, Session: "session", Code: []byte("new code"), Sealed: []byte("sealed")})
+		return one(err)
+	}},
 	"Grants": {owner, func(sc scene, a rayslice.User) (int, error) {
 		g, err := sc.Grants(sc.ctx, a, "vision")
 		return len(g), err
@@ -166,6 +210,25 @@ var rights = map[string]right{
 	}},
 	"Request": {owner, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Request(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"AskVerification": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.AskVerification(sc.ctx, a, sc.request.ID)
+		if rayslice.KindOf(err) == rayslice.KindConflict { // allowed, but it does not run
+			err = nil
+		}
+		return one(err)
+	}},
+	"Certificates": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Certificates(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"LatestCertificates": {owner, func(sc scene, a rayslice.User) (int, error) {
+		found, err := sc.LatestCertificates(sc.ctx, a, []string{sc.request.ID})
+		return len(found), err
+	}},
+	"Verifications": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Verifications(sc.ctx, a, sc.request.ID)
 		return one(err)
 	}},
 	"Requests": {owner, func(sc scene, a rayslice.User) (int, error) {
@@ -306,7 +369,7 @@ func countTeams(teams []rayslice.Team) int {
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
-	anyone  = []string{"Fleet"}
+	anyone  = []string{"Fleet", "FleetCards", "NodeVerdicts"}
 )
 
 // TestT32EveryMethodAsksWhoCalls calls every method of the Store as somebody of another team and as nobody: each refuses

@@ -233,12 +233,15 @@ func fitBadgeText(l *Localizer, r ApprovalRow) (tone, text string) {
 	case r.Fit.Fits:
 		return "ok", l.N("fits_now", r.Fit.OnCards)
 	}
+	if r.Fit.Maybe {
+		return "warn", l.T("room_maybe")
+	}
 	return "warn", l.N("fits_not", r.Fit.Missing)
 }
 
 // crowdedText says that several requests find no room together; "" = they do, or nothing is known.
 func crowdedText(l *Localizer, key string, fit rayslice.FitResult) string {
-	if !fit.Known || fit.Fits {
+	if !fit.Known || fit.Fits || fit.Maybe {
 		return ""
 	}
 	return l.N(key, fit.Missing)

@@ -29,7 +29,7 @@ var AuditActions = []string{
 	"create", "approve", "return", "reject", "resend", "cancel", "stop", "transition", "refuse", "escalate",
 	"create_team", "set_limit", "set_rules", "ask_raise", "withdraw_raise", "grant_raise", "deny_raise", "end_grant", "grant_ended",
 	"name_deputy", "end_deputy", "grant_role", "revoke_role", "create_token", "revoke_token", "disable_user", "enable_user", "end_sessions",
-	"set_webhook",
+	"set_webhook", "verify", "open",
 }
 
 // actionText is what was done, in words; an action nobody has named comes back as it is.

@@ -158,13 +158,37 @@ func addComputedKeys(wanted map[string]string) {
 	for _, s := range raiseStates() {
 		add("raise_", string(s))
 	}
+	for _, e := range rayslice.Enforcements() {
+		add("verdict_", string(e))
+	}
+	for _, c := range rayslice.Checks() {
+		add("check_", string(c))
+	}
+	add("asked_", "variables", "card", "ray", "inside", "beyond", "boundary", "managed", "neighbours", "compute")
+	add("seen_", "card", "ray", "neighbours", "compute")
+	add("result_", string(rayslice.CheckPassed), string(rayslice.CheckFailed), string(rayslice.CheckInconclusive), string(rayslice.CheckSkipped), string(rayslice.CheckReported))
+	add("proves_", string(rayslice.ProvesNothing), string(rayslice.ProvesLimit), string(rayslice.ProvesNoLimit), string(rayslice.ProvesGranted), string(rayslice.ProvesHint), string(rayslice.ProvesNeighbours))
+	add("step_", rayslice.ProbeCodes()...)
 	add("action_", AuditActions...)
 	add("", "batch_crowded", "outcomes_crowded") // handed to crowdedText
 	add("saved_", DoneCodes...)
 	add("quota_nothing_", string(unitGiB), string(unitCards))
-	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest", "fleet_as_of") // handed to the component relative
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
-	add("label_", "reply", "ids", "verdict", "revision")
+	for _, stage := range rayslice.Stages() {
+		add("stage_", string(stage))
+	}
+	for _, who := range rayslice.Parties() {
+		add("who_", string(who))
+	}
+	for _, next := range rayslice.Nexts() {
+		add("todo_", string(next))
+	}
+	add("label_", "page", "mode", "reply", "ids", "verdict", "revision")
+	add("lint_", rayslice.FindingCodes()...)
+	add("remedy_", rayslice.FindingCodes()...)
+	add("severity_", string(rayslice.SeverityError), string(rayslice.SeverityWarning))
+	add("type_", "text", "bool", "int", "number", "map", "list", "quantity", "null")
 }
 
 // addCodes reads the product's Go files for codes of errors, field errors and reasons.
@@ -194,6 +218,8 @@ func addCodes(t *testing.T, wanted map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	delete(wanted, "reason_"+rayslice.WhyNotMade) // whyText has sentences of its own for these two
+	delete(wanted, "reason_"+rayslice.WhyProbeFailed)
 	for key := range wanted { // a constant may as well be the code of an error
 		if code, ok := strings.CutPrefix(key, "field_"); ok && wanted["error_"+code] != "" {
 			delete(wanted, key)
@@ -238,7 +264,7 @@ func codeOfCall(n *ast.CallExpr) string {
 }
 
 var (
-	codeName  = regexp.MustCompile(`^([Cc]ode|[Rr]eason)[A-Z]`)
+	codeName  = regexp.MustCompile(`^([Cc]ode|[Rr]eason|Why)[A-Z]`)
 	codeValue = regexp.MustCompile(`^[a-z][a-z_]+$`) // SQLSTATEs are codes of another kind
 )
 
@@ -248,7 +274,7 @@ func keysOfConstants(spec *ast.ValueSpec) []string {
 	for i, name := range spec.Names {
 		if i < len(spec.Values) && codeName.MatchString(name.Name) && codeValue.MatchString(literal(spec.Values[i])) {
 			prefix := "field_"
-			if strings.HasPrefix(strings.ToLower(name.Name), "reason") {
+			if !strings.HasPrefix(strings.ToLower(name.Name), "code") {
 				prefix = "reason_"
 			}
 			keys = append(keys, prefix+literal(spec.Values[i]))

@@ -33,6 +33,7 @@ type RequestForm struct {
 	HeadCPU       string
 	HeadMemoryGiB string
 	Env           string // lines of NAME=value
+	Unverified    bool   // ready without showing that the slices are enforced
 	PullSecrets   string // names, separated by commas, spaces or new lines
 	Groups        []GroupForm
 }
@@ -64,19 +65,39 @@ func NewRequestForm(catalogue rayslice.Catalogue, team string) RequestForm {
 	f.Groups[0].Size = SizeCPU
 	for _, p := range catalogue.Pools {
 		if p.Offered() && len(p.Sizes) > 0 {
-			f.Groups[0].Size = sizeValue(p, p.Sizes[0])
+			f.Groups[0].Size = SizeValue(p, p.Sizes[0])
 			break
 		}
 	}
 	return f
 }
 
+// AtSize returns what the form's first group asks for, with another size; gib 0 is whole cards. What was not typed, or cannot be
+// read, is taken to be as little as may be asked for.
+func (f RequestForm) AtSize(pool rayslice.Pool, gib, most int) rayslice.RequestDraft {
+	first := groupAt(f, 0)
+	first.Size = SizeValue(pool, gib)
+	f.Groups = []GroupForm{first}
+	draft, _ := f.Draft() // what is wrong with it is said elsewhere
+	if len(draft.Groups) == 0 {
+		draft.Groups = []rayslice.Group{{}}
+	}
+	g := &draft.Groups[0]
+	core := 0
+	if pool.Mode == rayslice.ModeCoreMem {
+		core = max(5, min(g.CorePercent, 100))
+	}
+	g.Slice = rayslice.Slice{Pool: pool.Name, GiB: gib, CorePercent: core, Cards: max(1, min(g.Slice.Cards, pool.MaxCards))}
+	g.MaxWorkers = max(1, min(max(g.Workers, g.MaxWorkers), most))
+	return draft
+}
+
 func newGroupForm() GroupForm {
 	return GroupForm{Workers: "1", CPU: strconv.Itoa(rayslice.DefaultWorkerCPU), MemoryGiB: strconv.Itoa(rayslice.DefaultWorkerMemoryGiB)}
 }
 
-// sizeValue returns the value of a size's radio button; gib 0 is a whole card.
-func sizeValue(p rayslice.Pool, gib int) string {
+// SizeValue returns the value of a size's radio button; gib 0 is a whole card.
+func SizeValue(p rayslice.Pool, gib int) string {
 	if gib == 0 {
 		return p.Name + ":whole"
 	}
@@ -96,7 +117,7 @@ func ParseRequestForm(v url.Values) RequestForm {
 		Team: get("team", ""), Name: get("name", ""), Purpose: get("purpose", ""), Hours: get("hours", strconv.Itoa(rayslice.DefaultHours)),
 		Image: get("image", ""), CustomImage: get("custom_image", ""), RayVersion: get("ray_version", ""),
 		HeadCPU: get("head.cpu", strconv.Itoa(rayslice.DefaultHeadCPU)), HeadMemoryGiB: get("head.memory_gib", strconv.Itoa(rayslice.DefaultHeadMemoryGiB)),
-		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets", ""),
+		Env: strings.ReplaceAll(v.Get("env"), "\r\n", "\n"), PullSecrets: get("pull_secrets", ""), Unverified: v.Get("unverified") == "1",
 	}
 	for i := range MaxFormGroups {
 		usual := newGroupForm()
@@ -118,6 +139,7 @@ func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) Reques
 	f := NewRequestForm(catalogue, d.Team)
 	f.Name, f.Purpose, f.Hours = d.Name, d.Purpose, strconv.Itoa(d.Hours)
 	f.HeadCPU, f.HeadMemoryGiB = strconv.Itoa(d.Head.CPU), strconv.Itoa(d.Head.MemoryGiB)
+	f.Unverified = d.Unverified
 	f.Image, f.PullSecrets = d.Image, strings.Join(d.PullSecrets, ", ")
 	if _, ok := catalogue.Image(d.Image); !ok {
 		f.Image, f.CustomImage, f.RayVersion = ImageCustom, d.Image, d.RayVersion
@@ -134,8 +156,11 @@ func FormFromDraft(d rayslice.RequestDraft, catalogue rayslice.Catalogue) Reques
 
 func groupFormFrom(g rayslice.Group) GroupForm {
 	f := GroupForm{Size: SizeCPU, Workers: strconv.Itoa(g.Workers), CPU: strconv.Itoa(g.CPU), MemoryGiB: strconv.Itoa(g.MemoryGiB), Spread: g.Spread}
-	if !g.IsZero() {
-		f.Size = sizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
+	switch {
+	case !g.IsZero():
+		f.Size = SizeValue(rayslice.Pool{Name: g.Pool}, g.GiB)
+	case g.Slice != (rayslice.Slice{}): // a slice that no pool has: somebody has to choose
+		f.Size = ""
 	}
 	if g.Cards > 1 {
 		f.Cards = strconv.Itoa(g.Cards)
@@ -158,6 +183,7 @@ func (f RequestForm) Draft() (rayslice.RequestDraft, error) {
 		Hours:       p.number("hours", f.Hours, rayslice.DefaultHours),
 		Head:        rayslice.Head{CPU: p.number("head.cpu", f.HeadCPU, rayslice.DefaultHeadCPU), MemoryGiB: p.number("head.memory_gib", f.HeadMemoryGiB, rayslice.DefaultHeadMemoryGiB)},
 		Env:         p.env(f.Env),
+		Unverified:  f.Unverified,
 		PullSecrets: strings.FieldsFunc(f.PullSecrets, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) }),
 	}
 	if f.Image == ImageCustom {

@@ -15,7 +15,7 @@ type navItem struct {
 
 // navigation returns the links this user has, the one of this page marked.
 func navigation(f Frame) []navItem {
-	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}}
+	items := []navItem{{href: "/clusters", label: f.Locale.T("nav_clusters")}, {href: "/fleet", label: f.Locale.T("nav_fleet")}}
 	if f.User.Admin || len(f.User.LeadTeams()) > 0 {
 		items = append(items, navItem{href: "/approvals", label: f.Locale.T("nav_approvals"), count: f.Waiting})
 	}
@@ -38,7 +38,7 @@ func navigation(f Frame) []navItem {
 // DoneCodes are the words of ?done= for what a form has just done, each with a sentence of its own.
 var DoneCodes = []string{
 	"limit", "raise_asked", "raise_withdrawn", "raise_granted", "raise_denied", "grant_ended", "deputy_named", "deputy_ended",
-	"role_given", "role_taken", "disabled", "enabled", "sessions_ended", "token_revoked",
+	"role_given", "role_taken", "disabled", "enabled", "sessions_ended", "token_revoked", "verify",
 }
 
 // savedText says what was just done; "" = nothing.

@@ -185,6 +185,26 @@ func (l *Localizer) Reason(r rayslice.Reason) string {
 	return l.T("reason_other", Args{"Code": r.Code})
 }
 
+// Finding returns what is wrong, as a sentence.
+func (l *Localizer) Finding(f rayslice.Finding) string { return l.T("lint_"+f.Code, l.typeArgs(f)) }
+
+// Remedy returns what to do about a finding, as a sentence.
+func (l *Localizer) Remedy(f rayslice.Finding) string { return l.T("remedy_"+f.Code, l.typeArgs(f)) }
+
+// typeArgs puts the types among the arguments of a finding into words.
+func (l *Localizer) typeArgs(f rayslice.Finding) Args {
+	if f.Code != rayslice.FindingWrongType {
+		return f.Args
+	}
+	words := maps.Clone(f.Args)
+	for name, value := range words {
+		if key := fmt.Sprintf("type_%v", value); l.has(key) {
+			words[name] = l.T(key)
+		}
+	}
+	return words
+}
+
 // State returns the word for a state.
 func (l *Localizer) State(s rayslice.State) string { return l.T("state_" + string(s)) }
 

@@ -166,7 +166,7 @@ func fieldHint(p NewRequestPage, name string) string {
 func moreOpen(p NewRequestPage) bool {
 	usual := NewRequestForm(p.Catalogue, p.Form.Team)
 	g, u := groupAt(p.Form, 0), groupAt(usual, 0)
-	if len(p.Form.Groups) > 1 || p.Form.Env != "" || p.EnvLost || p.Form.PullSecrets != "" || g.MinWorkers != "" || g.MaxWorkers != "" || g.Spread ||
+	if len(p.Form.Groups) > 1 || p.Form.Env != "" || p.EnvLost || p.Form.PullSecrets != "" || p.Form.Unverified || g.MinWorkers != "" || g.MaxWorkers != "" || g.Spread ||
 		g.CPU != u.CPU || g.MemoryGiB != u.MemoryGiB || p.Form.HeadCPU != usual.HeadCPU || p.Form.HeadMemoryGiB != usual.HeadMemoryGiB {
 		return true
 	}
@@ -178,8 +178,8 @@ func moreOpen(p NewRequestPage) bool {
 	return false
 }
 
-// poolSizes returns the sizes a pool offers; 0 is a whole card.
-func poolSizes(p rayslice.Pool) []int {
+// PoolSizes returns the sizes a pool offers; 0 is a whole card.
+func PoolSizes(p rayslice.Pool) []int {
 	if p.Mode == rayslice.ModeWhole {
 		return []int{0}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-// EventLive is the name of the server-sent event whose data is a fresh RequestLive or ClusterRows.
+// EventLive is the name of the server-sent event whose data is a fresh RequestLive, ClusterRows or FleetLive.
 const EventLive = "live"
 
 // EventAuthExpired is the name of the server-sent event that tells a page its session has ended; app.js then loads
@@ -49,6 +49,7 @@ type SignInPage struct {
 type ClusterRow struct {
 	Request rayslice.Request
 	Cluster rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Badge   rayslice.Badge   // whether its slices are enforced
 }
 
 // ListFilter narrows a list of clusters. Its fields are the query parameters of GET /clusters.
@@ -78,33 +79,44 @@ type NewRequestPage struct {
 	Form           RequestForm
 	Problem        *rayslice.Error // why the form came back; nil = it did not
 	Catalogue      rayslice.Catalogue
-	Fleet          rayslice.Fleet   // closed pools and their reasons; zero = unknown
-	Quotas         []rayslice.Quota // one per team the user may ask in, in the order of the team select; a request that is changed left out
-	Grants         []rayslice.Grant // what the limit of the form's team is made of
-	Decision       rayslice.Reason  // what would follow, as rayslice.Rules.Decide says; zero when it cannot be told
-	Deciders       []string         // names of those who would be asked
-	Edit           *RequestEdit     // the request that is changed; nil = it is a new one
-	Charge         rayslice.Charge  // what the form as it stands would cost; zero when it cannot be told
-	YAML           string           // what would be applied; "" = not asked for, or the form is wrong
-	EnvLost        bool             // the form came back after signing in, without the environment that was typed
-	IdempotencyKey string           // sent as idempotency_key, so that sending twice asks once
+	Fleet          rayslice.Fleet     // closed pools and their reasons; zero = unknown
+	Quotas         []rayslice.Quota   // one per team the user may ask in, in the order of the team select; a request that is changed left out
+	Grants         []rayslice.Grant   // what the limit of the form's team is made of
+	Decision       rayslice.Reason    // what would follow, as rayslice.Rules.Decide says; zero when it cannot be told
+	Deciders       []string           // names of those who would be asked
+	Edit           *RequestEdit       // the request that is changed; nil = it is a new one
+	Fits           map[string]RoomFit // when each size fits, for as many workers as the form says; by the value of its radio button
+	Room           *RoomFit           // when all of the form fits; nil = it cannot be told, or asks for no GPU
+	Charge         rayslice.Charge    // what the form as it stands would cost; zero when it cannot be told
+	YAML           string             // what would be applied; "" = not asked for, or the form is wrong
+	EnvLost        bool               // the form came back after signing in, without the environment that was typed
+	IdempotencyKey string             // sent as idempotency_key, so that sending twice asks once
 }
 
 // RequestPage shows one request and its cluster.
 type RequestPage struct {
 	Frame
-	Request     rayslice.Request
-	Cluster     rayslice.Cluster // zero ObservedAt = nothing was observed yet
-	Catalogue   rayslice.Catalogue
-	Audit       []rayslice.AuditEntry // latest first
-	YAML        string                // "" = not to be shown
-	CanStop     bool                  // this user may stop it, and it is stoppable
-	ConfirmStop bool                  // ?confirm=stop: ask before stopping, without JavaScript
-	CanChange   bool                  // this user asked for it, and it waits
-	Deciders    []string              // names of those who may decide, while it waits
-	Decision    *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
-	Reply       ReplyForm             // answer to a lead who asked back
-	Stream      string                // address of the event stream; "" = the page does not refresh itself
+	Request      rayslice.Request
+	Cluster      rayslice.Cluster // zero ObservedAt = nothing was observed yet
+	Catalogue    rayslice.Catalogue
+	Audit        []rayslice.AuditEntry // latest first
+	YAML         string                // "" = not to be shown
+	CanStop      bool                  // this user may stop it, and it is stoppable
+	ConfirmStop  bool                  // ?confirm=stop: ask before stopping, without JavaScript
+	CanChange    bool                  // this user asked for it, and it waits
+	Deciders     []string              // names of those who may decide, while it waits
+	Decision     *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
+	Verification VerificationView
+	Reply        ReplyForm // answer to a lead who asked back
+	Stream       string    // address of the event stream; "" = the page does not refresh itself
+	Way          Way       // to the dashboard and the jobs
+}
+
+// Way is how to reach a cluster through the portal.
+type Way struct {
+	Host   string          // origin of the cluster's host; "" = clusters have none
+	Portal string          // address of the portal
+	Access rayslice.Access // what the visitor may do there
 }
 
 // ErrorPage says what went wrong and what to do.
@@ -112,4 +124,10 @@ type ErrorPage struct {
 	Frame
 	Status  int             // HTTP status: 403, 404, 422, 500, 503, …
 	Problem *rayslice.Error // nil = only the status is known
+}
+
+// ClusterErrorPage is an ErrorPage on the host of a cluster, where the portal has neither styles nor other pages.
+type ClusterErrorPage struct {
+	ErrorPage
+	Portal string // address of the cluster's page in the portal
 }

@@ -184,8 +184,11 @@ func TestThePreviewCarriesTheSidePanelAlong(t *testing.T) {
 
 func TestRawTextFromKubernetesIsEscapedAndCut(t *testing.T) {
 	page := sample(t, "request-unschedulable")
-	if got := page.Find("#going-on .detail"); got.Text() != unschedulableText || got.Children().Length() != 0 {
+	if got := page.Find("#going-on .detail"); !strings.HasPrefix(got.Text(), "3 Insufficient GPU memory on one device (<b>asked 16</b>)") || got.Children().Length() != 0 {
 		t.Errorf("the detail is %q", got.Text())
+	}
+	if got := page.Find("#attempts ~ table tbody td:last-child"); got.Text() != unschedulableText || got.Children().Length() != 0 {
+		t.Errorf("the attempt says %q", got.Text())
 	}
 	if got := page.Find("table.pods tr:nth-child(3) td:last-child .sub").Text(); got != "no node has room for it now. It starts by itself when there is room." {
 		t.Errorf("the pod's row says %q", got)
@@ -224,7 +227,7 @@ func TestWorkersSayWhereTheyAre(t *testing.T) {
 }
 
 func TestTheConnectBoxNamesExactVersions(t *testing.T) {
-	page := sample(t, "request-ready")
+	page := sample(t, "request-no-way")
 	service := "rs-k5d2m7qxw3ab-head-svc.team-vision.svc"
 	for id, want := range map[string]string{
 		"connect-notebook": "# pip install \"ray[default]==2.52.0\"\nimport ray\nray.init(\"ray://" + service + ":10001\")",
@@ -343,5 +346,31 @@ func TestQuotaBarsStayInsideTheirFrame(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestWayIn gives those who may only look no line to send jobs with, and everybody the line that works where they are.
+func TestWayIn(t *testing.T) {
+	host, local := "https://k5d2m7qxw3ab.clusters.example", "http://k5d2m7qxw3ab.clusters.localhost:8080"
+	for name, tc := range map[string]struct {
+		way    Way
+		want   string // of the line; "" = there is none
+		button bool
+	}{
+		"everything": {Way{host, "https://rayslice.example", rayslice.AccessFull}, "--address " + host + ` \` + "\n" + `  --headers "{\"Authorization\": \"Bearer $RAYSLICE_TOKEN\"}" \`, true},
+		"this machine": {Way{local, "http://127.0.0.1:8080", rayslice.AccessFull},
+			`--address http://127.0.0.1:8080 \` + "\n" + `  --headers "{\"Host\": \"k5d2m7qxw3ab.clusters.localhost:8080\", \"Authorization\": \"Bearer $RAYSLICE_TOKEN\"}" \`, true},
+		"to look at":  {Way{host, "https://rayslice.example", rayslice.AccessView}, "", true},
+		"not through": {Way{}, "--address http://rs-k5d2m7qxw3ab-head-svc.team-vision.svc:8265 ", false},
+	} {
+		row := SampleRow(sampleTime, rayslice.StateReady)
+		c, ok := connection(RequestPage{Frame: Frame{Locale: NewLocalizer("en")}, Request: row.Request, Cluster: row.Cluster, Way: tc.way})
+		line := c.job
+		if c.views {
+			line = ""
+		}
+		if !ok || c.opens != tc.button || tc.want == "" && line != "" || !strings.Contains(line, tc.want) {
+			t.Errorf("%s: button %v, line\n%s\nwant\n%s", name, c.opens, line, tc.want)
+		}
 	}
 }

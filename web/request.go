@@ -2,7 +2,7 @@ package web
 
 import (
 	"fmt"
-	"maps"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -101,7 +101,8 @@ func endStep(p RequestPage) step {
 type now struct {
 	sentence string
 	tone     string
-	reason   rayslice.Reason
+	reason   rayslice.Reason // for what is over
+	unmet    []rayslice.Condition
 	remedy   string
 	since    time.Time // how long it has waited; zero = it does not
 }
@@ -110,24 +111,12 @@ type now struct {
 func situation(p RequestPage) now {
 	l, r := p.Locale, p.Request
 	switch r.State {
-	case rayslice.StatePending:
-		return now{sentence: waitsFor(p), since: r.SentAt, tone: "warn", reason: r.Reason, remedy: l.T("now_pending")}
-	case rayslice.StateReturned:
-		return now{sentence: l.Reason(r.Reason), since: r.StateSince, tone: "warn", remedy: l.T("now_returned_remedy", Args{"Hours": int(rayslice.ReturnedLimit.Hours())})}
-	case rayslice.StateApproved:
-		return now{sentence: l.T("now_approved"), reason: p.Cluster.Problem}
-	case rayslice.StateProvisioning:
-		return provisioning(p)
-	case rayslice.StateAttention:
-		return now{sentence: l.T("now_attention"), tone: "bad", reason: r.Reason, remedy: l.T("now_attention_remedy")}
-	case rayslice.StateStopping:
-		return stopping(p)
 	case rayslice.StateStopped:
 		return now{sentence: stopped(l, r), reason: r.Reason}
 	case rayslice.StateRejected, rayslice.StateCancelled:
 		return now{sentence: l.T("now_" + string(r.State)), reason: r.Reason}
 	}
-	return now{}
+	return waiting(p, pendingOf(p))
 }
 
 // waitsFor says whose decision a request waits for.
@@ -136,28 +125,6 @@ func waitsFor(p RequestPage) string {
 		return p.Locale.T("now_pending_nobody")
 	}
 	return p.Locale.T("now_pending_for", Args{"Who": names(p.Locale, p.Deciders)})
-}
-
-func provisioning(p RequestPage) now {
-	l := p.Locale
-	args := Args{"Have": p.Cluster.ReadyWorkers(), "Want": p.Request.Draft.MinWorkers()}
-	n := now{reason: p.Cluster.Problem}
-	switch {
-	case p.Cluster.ObservedAt.IsZero():
-		n.sentence = l.T("now_unseen")
-	case p.Cluster.Head == nil:
-		n.sentence = l.T("now_no_head")
-	case !p.Cluster.Head.Ready:
-		n.sentence = l.T("now_head", args)
-	case p.Cluster.ReadyWorkers() < p.Request.Draft.MinWorkers():
-		n.sentence = l.T("now_workers", args)
-	default:
-		n.sentence = l.T("now_answer")
-	}
-	if !n.reason.IsZero() {
-		n.tone, n.remedy = "warn", l.T("now_waiting_remedy")
-	}
-	return n
 }
 
 func stopped(l *Localizer, r rayslice.Request) string {
@@ -176,15 +143,6 @@ func stopText(p RequestPage) string {
 		return p.Locale.T("stop_text_free")
 	}
 	return p.Locale.T("stop_text", Args{"Charge": chargeText(p.Locale, p.Request.Charge), "Team": p.Request.Team})
-}
-
-func stopping(p RequestPage) now {
-	l := p.Locale
-	n := now{sentence: l.N("now_stopping", p.Cluster.Pods()), reason: p.Request.Reason}
-	if since := p.Request.StoppingAt; !since.IsZero() && p.Now.Sub(since) >= StopTakesLong {
-		n.tone, n.remedy = "warn", l.T("now_stopping_long", Args{"Duration": l.Duration(p.Now.Sub(since))})
-	}
-	return n
 }
 
 // stopWord is what the stop button says.
@@ -268,13 +226,6 @@ func podTone(w rayslice.Worker) string {
 	return "plain"
 }
 
-// withoutPod drops the pod's name from a reason that stands beside it, or where there is no room for it.
-func withoutPod(r rayslice.Reason) rayslice.Reason {
-	r.Args = maps.Clone(r.Args)
-	delete(r.Args, "pod")
-	return r
-}
-
 // cardText says which cards a worker's slice lies on.
 func cardText(l *Localizer, w rayslice.Worker) string {
 	if w.Slice.IsZero() {
@@ -338,10 +289,12 @@ type connect struct {
 	answers   bool   // the head answers
 	versions  string // which Python and Ray the other side needs
 	client    string // address for ray.init
-	dashboard string
+	dashboard string // "" = it is opened through the portal
 	notebook  string
 	job       string
 	forward   string
+	opens     bool // the visitor can open the dashboard through the portal
+	views     bool // and may only look
 }
 
 // connection returns how to reach the cluster; false when there is nothing to reach.
@@ -363,9 +316,25 @@ func connection(p RequestPage) (connect, bool) {
 	}
 	c.notebook = fmt.Sprintf("# pip install \"ray[default]==%s\"\nimport ray\nray.init(%q)", version, c.client)
 	c.job = fmt.Sprintf("ray job submit --address %s --working-dir . -- python train.py", c.dashboard)
+	ports := "10001:10001 8265:8265"
+	if p.Way.Host != "" {
+		c.job, c.dashboard, ports = jobThrough(p.Way), "", "10001:10001"
+		c.opens, c.views = p.Way.Access != rayslice.AccessNone, p.Way.Access != rayslice.AccessFull
+	}
 	service, _, _ := strings.Cut(p.Cluster.Service, ".")
-	c.forward = fmt.Sprintf("kubectl -n %s port-forward service/%s 10001:10001 8265:8265", p.Request.Namespace, service)
+	c.forward = fmt.Sprintf("kubectl -n %s port-forward service/%s %s", p.Request.Namespace, service, ports)
 	return c, true
+}
+
+// jobThrough returns the line that sends a job through the portal. Few programs resolve names below localhost, so on one's own
+// machine the name of the host goes into a header.
+func jobThrough(w Way) string {
+	address, host := w.Host, ""
+	if u, err := url.Parse(w.Host); err == nil && strings.HasSuffix(u.Hostname(), ".localhost") {
+		address, host = w.Portal, `"Host": "`+u.Host+`", `
+	}
+	return fmt.Sprintf("ray job submit --address %s \\\n  --headers \"{%s\\\"Authorization\\\": \\\"Bearer $RAYSLICE_TOKEN\\\"}\" \\\n  --working-dir . -- python train.py",
+		address, strings.ReplaceAll(host, `"`, `\"`))
 }
 
 // rayVersion returns what the head answered, else what was asked for.

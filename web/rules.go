@@ -33,6 +33,9 @@ func RulesValues(r rayslice.Rules, c rayslice.Catalogue) url.Values {
 		"auto.gib": number(r.Auto.GiB), "auto.cards": number(r.Auto.Cards), "auto_hours": number(r.AutoHours),
 		"escalate_minutes": number(r.EscalateMinutes), "image_prefixes": {strings.Join(r.ImagePrefixes, "\n")},
 	}
+	if r.Unverified {
+		values.Set("unverified", "1")
+	}
 	if r.MaxHours > 0 {
 		values["max_hours"] = number(r.MaxHours)
 	}
@@ -56,6 +59,7 @@ func ParseRules(values url.Values, c rayslice.Catalogue) (rayslice.Rules, error)
 	rules := rayslice.Rules{
 		Auto: r.charge("auto."), AutoHours: r.needed("auto_hours"), MaxHours: r.number("max_hours", 0),
 		EscalateMinutes: r.needed("escalate_minutes"), ImagePrefixes: r.lines("image_prefixes"), Sizes: map[string][]int{},
+		Unverified: values.Get("unverified") == "1",
 	}
 	if r.text("max_hours") != "" && rules.MaxHours == 0 { // which would mean no bound of the team's own
 		r.refuse("max_hours", rayslice.CodeRange, map[string]any{"min": 1, "max": c.Limits.MaxHours})
@@ -167,6 +171,9 @@ func rulesText(l *Localizer, r rayslice.Rules, c rayslice.Catalogue) []string {
 	text = append(text, sizesText(l, r, c)...)
 	if len(r.ImagePrefixes) > 0 {
 		text = append(text, l.T("rules_images", Args{"Prefixes": strings.Join(r.ImagePrefixes, ", ")}))
+	}
+	if r.Unverified {
+		text = append(text, l.T("rules_unverified"))
 	}
 	return text
 }

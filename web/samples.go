@@ -32,7 +32,9 @@ func Samples() []Sample {
 	all := signInSamples()
 	all = append(all, listSamples()...)
 	all = append(all, formSamples()...)
+	all = append(all, importSamples()...)
 	all = append(all, requestSamples()...)
+	all = append(all, verificationSamples()...)
 	all = append(all, approvalSamples()...)
 	all = append(all, decisionSamples()...)
 	all = append(all, teamSamples()...)
@@ -43,6 +45,7 @@ func Samples() []Sample {
 	all = append(all, adminSamples()...)
 	all = append(all, notificationSamples()...)
 	all = append(all, Sample{"api-docs", APIDocsView})
+	all = append(all, fleetSamples()...)
 	return append(all, errorSamples()...)
 }
 
@@ -200,6 +203,10 @@ func samplePage(f Frame, form RequestForm) NewRequestPage {
 		draft.Normalize(p.Catalogue)
 		p.Charge = draft.Charge()
 	}
+	p.Fits = sampleFits(f.Now)
+	if fit, ok := p.Fits[groupAt(form, 0).Size]; ok {
+		p.Room = &fit
+	}
 	return p
 }
 
@@ -260,7 +267,7 @@ func formSamples() []Sample {
 		{"new-stale", func(f Frame) templ.Component {
 			f.DataUnknown = true
 			p := samplePage(f, sampleForm())
-			p.Fleet = rayslice.Fleet{}
+			p.Fleet, p.Fits, p.Room = rayslice.Fleet{}, nil, nil
 			return NewRequestView(p)
 		}},
 	}

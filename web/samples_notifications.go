@@ -11,7 +11,7 @@ import (
 // sampleNotices returns one notice of every kind, the first few unread.
 func sampleNotices(now time.Time) []rayslice.Notice {
 	ends := now.Add(52 * time.Minute).UTC().Format(time.RFC3339)
-	args := map[string]any{"name": "ablation-7", "who": "Maya Okafor", "answer": "", "ends": ends, "gib": 32, "cards": 0, "role": "lead"}
+	args := map[string]any{"name": "ablation-7", "who": "Maya Okafor", "answer": "", "ends": ends, "gib": 32, "cards": 0, "role": "lead", "nodes": "cn-hangzhou.10.0.12.35"}
 	var all []rayslice.Notice
 	for i, kind := range append(rayslice.NewsKinds(), rayslice.NewsTryMessage) {
 		n := rayslice.Notice{ID: int64(100 - i), At: now.Add(-time.Duration(i*i+3) * time.Minute), Code: kind, Team: "vision",

@@ -85,6 +85,7 @@ func requestSample(name string, state rayslice.State, change func(*RequestPage))
 		f.Path = "/clusters/" + row.Request.ID
 		p := RequestPage{Frame: f, Request: row.Request, Cluster: row.Cluster, Catalogue: SampleCatalogue(), YAML: sampleYAML, CanStop: state.Stoppable(), Audit: sampleAudit(row.Request)}
 		p.Cluster.Events = sampleEvents(f.Now, state)
+		p.Way = Way{Host: "https://" + row.Request.ID + ".clusters.example", Portal: "https://rayslice.example", Access: rayslice.AccessFull}
 		if change != nil {
 			change(&p)
 		}
@@ -125,10 +126,20 @@ func requestSamples() []Sample {
 		requestSample("request-approved", rayslice.StateApproved, nil),
 		requestSample("request-provisioning", rayslice.StateProvisioning, nil),
 		requestSample("request-unschedulable", rayslice.StateProvisioning, unschedulable),
+		requestSample("request-waiting-one", rayslice.StateProvisioning, waitingForImage),
+		requestSample("request-waiting-many", rayslice.StateProvisioning, waitingForMany),
+		requestSample("request-waiting-hostile", rayslice.StateProvisioning, waitingHostile),
+		requestSample("request-waiting-long", rayslice.StateProvisioning, waitingLong),
+		requestSample("request-waiting-operator", rayslice.StateProvisioning, waitingForOperator),
 		requestSample("request-unseen", rayslice.StateProvisioning, func(p *RequestPage) {
 			p.Cluster, p.DataUnknown = rayslice.Cluster{}, true
 		}),
 		requestSample("request-ready", rayslice.StateReady, nil),
+		requestSample("request-view-only", rayslice.StateReady, func(p *RequestPage) { p.Way.Access, p.CanStop = rayslice.AccessView, false }),
+		requestSample("request-this-machine", rayslice.StateReady, func(p *RequestPage) {
+			p.Way.Host, p.Way.Portal = "http://"+p.Request.ID+".clusters.localhost:8080", "http://127.0.0.1:8080"
+		}),
+		requestSample("request-no-way", rayslice.StateReady, func(p *RequestPage) { p.Way = Way{} }),
 		requestSample("request-mixed", rayslice.StateReady, mixed),
 		requestSample("request-names", rayslice.StateReady, func(p *RequestPage) {
 			p.Request.Draft.Name, p.Request.Owner.Name = "🚀 تجربة <script>alert(1)</script> 消融实验 "+manyRows(p.Now)[1].Request.Draft.Name[:30], "نور الهدى"

@@ -4,15 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,24 +23,24 @@ const mib = 1 << 20
 
 // measure runs the real portal until it has seen everything and has nothing to do, and notes its memory.
 func (b *benchmark) measure(ctx context.Context, report *bench.Report) error {
-	p, err := b.serve(ctx)
+	p, err := bench.Serve(ctx, b.Bin, b.Dir, "--database-url", b.database, "--kubeconfig", b.sandbox.Kubeconfig, "--namespace", namespace)
 	if err != nil {
 		return err
 	}
-	defer p.stop()
+	defer p.Stop()
 	begin := time.Now()
 	if err := b.untilSeen(ctx); err != nil {
 		return err
 	}
 	report.Result("everything seen and recorded", "%.1f s after start", time.Since(begin).Seconds())
-	if err := p.untilCollected(ctx); err != nil {
+	if err := untilCollected(ctx, p); err != nil {
 		return err
 	}
-	memory, err := p.metrics(ctx)
+	memory, err := p.Metrics(ctx)
 	if err != nil {
 		return err
 	}
-	status := fmt.Sprintf("/proc/%d/status", p.process.Pid)
+	status := fmt.Sprintf("/proc/%d/status", p.Pid)
 	rss, err := kib(status, "VmRSS")
 	if err != nil {
 		return err
@@ -57,44 +51,6 @@ func (b *benchmark) measure(ctx context.Context, report *bench.Report) error {
 	report.Result("Go heap in use", "%.1f MiB, after a collection at rest", memory["go_memstats_heap_inuse_bytes"]/mib)
 	report.Result("goroutines", "%.0f", memory["go_goroutines"])
 	return errors.Join(errAnonymous, errPeak)
-}
-
-// portal is the running program.
-type portal struct {
-	url     string
-	process *os.Process
-	ended   chan error
-}
-
-func (b *benchmark) serve(ctx context.Context) (*portal, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := listener.Addr().String()
-	listener.Close()
-	log, err := os.Create(filepath.Join(b.Dir, "portal.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	command := exec.CommandContext(ctx, filepath.Join(b.Bin, "rayslice"), "serve", "--addr", addr, "--database-url", b.database,
-		"--kubeconfig", b.sandbox.Kubeconfig, "--namespace", namespace)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
-	p := &portal{url: "http://" + addr, process: command.Process, ended: make(chan error, 1)}
-	go func() { p.ended <- command.Wait() }()
-	return p, nil
-}
-
-func (p *portal) stop() {
-	_ = p.process.Signal(syscall.SIGTERM) // it may have ended
-	if err := <-p.ended; err != nil {
-		fmt.Fprintln(os.Stderr, "the portal ended badly:", err)
-	}
 }
 
 // untilSeen returns when the portal has recorded what stands for every request.
@@ -117,11 +73,11 @@ func (b *benchmark) untilSeen(ctx context.Context) error {
 
 // untilCollected returns when the portal is at rest and Go has collected garbage since: it does so by itself every two
 // minutes.
-func (p *portal) untilCollected(ctx context.Context) error {
+func untilCollected(ctx context.Context, p *bench.Process) error {
 	var rest float64 // of collections, when the portal came to rest
 	atRest := false
 	return bench.Until(ctx, patience, "the portal is at rest and has collected its garbage", func() (bool, error) {
-		now, err := p.metrics(ctx)
+		now, err := p.Metrics(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -143,37 +99,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// metrics reads what the portal says about itself, without labels.
-func (p *portal) metrics(ctx context.Context) (map[string]float64, error) {
-	select {
-	case err := <-p.ended:
-		p.ended <- err
-		return nil, fmt.Errorf("the portal has ended: %w; its log says why", err)
-	default:
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	values := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if number, err := strconv.ParseFloat(value, 64); err == nil {
-			values[name] = number
-		}
-	}
-	return values, nil
 }
 
 // kib reads a line such as "VmRSS:  12345 kB".

@@ -43,7 +43,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", KubeRayNamespace: "kuberay-system", NamespaceQuota: true, HeadAccess: "auto", QPS: 200, Burst: 400,
+		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", KubeRayNamespace: "kuberay-system", NamespaceQuota: true, Verify: true, HeadAccess: "auto", UsageSource: "ray", UsageEvery: 30 * time.Second, UsageWatchedEvery: 5 * time.Second, PrometheusPreset: "ack", QPS: 200, Burst: 400, MaxPodsPerCard: 20,
 		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", SMTPTLS: "starttls", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {
@@ -84,12 +84,21 @@ func TestConfigRefusals(t *testing.T) {
 		"an address with a wild port":    {[]string{"serve", "--addr=:99999"}, "--addr (RAYSLICE_ADDR)"},
 		"a public address with a path":   {[]string{"serve", "--public-url=https://x.example/ray"}, "--public-url (RAYSLICE_PUBLIC_URL)"},
 		"a public address without http":  {[]string{"serve", "--public-url=x.example"}, "--public-url (RAYSLICE_PUBLIC_URL)"},
+		"a clusters domain without TLS":  {[]string{"serve", "--public-url=http://x.example", "--clusters-domain=clusters.example"}, "--clusters-domain (RAYSLICE_CLUSTERS_DOMAIN)"},
+		"the portal among the clusters":  {[]string{"serve", "--public-url=https://a.x.example", "--clusters-domain=x.example"}, "--clusters-domain (RAYSLICE_CLUSTERS_DOMAIN)"},
+		"a clusters domain with a port":  {[]string{"serve", "--public-url=https://x.example", "--clusters-domain=clusters.example:8443"}, "--clusters-domain (RAYSLICE_CLUSTERS_DOMAIN)"},
 		"a proxy without a network":      {[]string{"serve", "--trusted-proxies=10.0.0.0/8,ingress"}, "--trusted-proxies"},
 		"a database of another kind":     {[]string{"serve", "--database-url=mysql://u:secret@h/db"}, "--database-url (RAYSLICE_DATABASE_URL)"},
 		"no requests per second":         {[]string{"serve", "--qps=0"}, "--qps (RAYSLICE_QPS)"},
 		"a burst that is no number":      {[]string{"serve", "--burst=many"}, "--burst"},
 		"a burst of none":                {[]string{"serve", "--burst=0"}, "--burst (RAYSLICE_BURST)"},
 		"a sweep that never rests":       {[]string{"serve", "--resync=1ms"}, "--resync (RAYSLICE_RESYNC)"},
+		"use read without a rest":        {[]string{"serve", "--usage-watched-every=0s"}, "--usage-watched-every (RAYSLICE_USAGE_WATCHED_EVERY)"},
+		"use read less when watched":     {[]string{"serve", "--usage-every=2s"}, "--usage-every (RAYSLICE_USAGE_EVERY)"},
+		"an unknown source of use":       {[]string{"serve", "--usage-source=guess"}, `--usage-source must be one of "ray","prometheus"`},
+		"Prometheus without an address":  {[]string{"serve", "--usage-source=prometheus"}, "--prometheus-url (RAYSLICE_PROMETHEUS_URL)"},
+		"Prometheus of another kind":     {[]string{"serve", "--usage-source=prometheus", "--prometheus-url=grpc://u:secret@h"}, "--prometheus-url (RAYSLICE_PROMETHEUS_URL)"},
+		"an unknown preset":              {[]string{"serve", "--prometheus-preset=nagios"}, `--prometheus-preset must be one of "ack","dcgm","hami"`},
 		"an issuer in the clear":         {[]string{"serve", "--oidc-issuer=http://id.example", "--oidc-client-id=x"}, "--oidc-issuer (RAYSLICE_OIDC_ISSUER)"},
 		"an issuer without a client":     {[]string{"serve", "--oidc-issuer=https://id.example"}, "--oidc-client-id (RAYSLICE_OIDC_CLIENT_ID)"},
 		"no time to stop":                {[]string{"serve", "--shutdown-timeout=0s"}, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT)"},
@@ -121,7 +130,7 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "down"}, {"migrate", "version"}, {"render", "-f", file}, {"demo"}, {"version"}} {
+	for _, args := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "down"}, {"migrate", "version"}, {"render", "-f", file}, {"lint", "-"}, {"lint", "--fix", "--json", file, file}, {"demo"}, {"version"}} {
 		if _, err := parse(t, nil, args...); err != nil {
 			t.Errorf("rayslice %s: %v", strings.Join(args, " "), err)
 		}

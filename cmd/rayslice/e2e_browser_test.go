@@ -209,7 +209,7 @@ func (v *visitor) checkReady(id string) {
 	}
 	service := "rs-" + id + "-head-svc." + v.namespace + ".svc"
 	wantAll(v.T, v.text(`section[aria-labelledby="connect"]`),
-		`ray.init("ray://`+service, "http://"+service, ":10001", ":8265", "ray job submit --address")
+		`ray.init("ray://`+service, ":10001", "ray job submit --address "+v.url, id+".clusters.localhost", "Open the Ray dashboard")
 	wantAll(v.T, v.text(`section[aria-labelledby="audit"]`), "Approved → Starting", "Starting → Ready")
 }
 

@@ -42,6 +42,10 @@ func run(ctx context.Context, args []string) error {
 		return migrate(ctx, line.Config, parsed.Command())
 	case "render":
 		return render(os.Stdout, line.Config, line.Render)
+	case "lint <file>":
+		return lintFiles(os.Stdin, os.Stdout, line.Config, line.Lint)
+	case "verify <cluster>":
+		return verify(ctx, os.Stdout, line.Config, line.Verify)
 	case "demo":
 		return demo(ctx, line.Config, line.Demo)
 	}

@@ -32,6 +32,7 @@ type portal struct {
 	store      *store.Store
 	sessions   *pgxpool.Pool
 	controller *k8s.Controller
+	collector  *k8s.Collector
 	notifier   *notify.Notifier
 	outbox     *pgxpool.Pool // of the notifier
 	handler    *handlers.Server
@@ -93,6 +94,9 @@ func (p *portal) open(ctx context.Context) error {
 	if err := p.openController(catalogue, registry); err != nil {
 		return err
 	}
+	if err := p.openCollector(catalogue, registry); err != nil {
+		return err
+	}
 	if err := p.openNotifier(ctx, registry); err != nil {
 		return err
 	}
@@ -103,8 +107,9 @@ func (p *portal) open(ctx context.Context) error {
 	p.handler, err = handlers.New(handlers.Config{
 		Store: p.store, Sessions: p.sessions, Catalogue: catalogue, Metrics: registry, Logger: p.logger,
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
+		Lint:   linter(catalogue),
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
-		TrustedProxies: p.config.TrustedProxies, CORSOrigins: p.config.CORSOrigins,
+		TrustedProxies: p.config.TrustedProxies, CORSOrigins: p.config.CORSOrigins, ClustersDomain: p.config.clustersDomain(), Dashboard: p.dashboard,
 		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err
@@ -197,7 +202,7 @@ func (p *portal) openController(catalogue rayslice.Catalogue, registry *promethe
 	p.controller, err = k8s.New(k8s.Config{
 		Rest: rest, Store: p.store, Catalogue: catalogue, Access: k8s.HeadAccess(p.config.HeadAccess),
 		QPS: p.config.QPS, Burst: p.config.Burst, Resync: p.config.Resync, Logger: p.logger,
-		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, Registerer: registry,
+		Namespace: p.config.Namespace, KubeRayNamespace: p.config.KubeRayNamespace, CreateNamespaces: p.config.CreateNamespaces, NamespaceQuota: p.config.NamespaceQuota, Unverified: !p.config.Verify, MaxPodsPerCard: p.config.MaxPodsPerCard, Registerer: registry,
 	})
 	return err
 }
@@ -233,6 +238,7 @@ func (p *portal) run(ctx context.Context, listener net.Listener) error {
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return ignore(server.Serve(listener), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(p.controller.Run(reconciling), context.Canceled) })
+	group.Go(func() error { return ignore(p.collector.Run(reconciling), context.Canceled) })
 	group.Go(func() error { return ignore(p.notifier.Run(reconciling), context.Canceled) })
 	group.Go(func() error { return ignore(p.store.Listen(reconciling, p.wake), context.Canceled) })
 	group.Go(func() error {

@@ -56,5 +56,5 @@ func wrongType(err error) error {
 
 // kindWords are the words for types that a YAML file knows.
 var kindWords = map[string]string{
-	"int": "a whole number", "string": "text", "bool": "true or false", "slice": "a list", "map": "a map", "struct": "a map",
+	"int": "a whole number", "float64": "a number", "string": "text", "bool": "true or false", "slice": "a list", "map": "a map", "struct": "a map",
 }

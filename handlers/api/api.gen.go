@@ -33,6 +33,18 @@ type AtOnce struct {
 	Hours  int    `json:"hours"`
 }
 
+// Attempt What Kubernetes has tried again and again
+type Attempt struct {
+	Count   int       `json:"count"`
+	First   time.Time `json:"first"`
+	Kind    string    `json:"kind"`
+	Last    time.Time `json:"last"`
+	Message string    `json:"message"`
+	Objects int       `json:"objects"`
+	Reason  string    `json:"reason"`
+	Warning bool      `json:"warning"`
+}
+
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
 	Action string `json:"action"`
@@ -84,6 +96,22 @@ type Cluster struct {
 
 	// WorkersWanted How many must be ready before the cluster is
 	WorkersWanted int `json:"workers_wanted"`
+}
+
+// Condition One thing that has to change
+type Condition struct {
+	Code   string  `json:"code"`
+	Detail *string `json:"detail"`
+
+	// Next What to do
+	Next string `json:"next"`
+
+	// Pods How many it holds up; 0 = it is not about single pods
+	Pods int    `json:"pods"`
+	Text string `json:"text"`
+
+	// Who Who can; null = nobody has to
+	Who *rayslice.Party `json:"who"`
 }
 
 // Connect Where the cluster can be reached from inside Kubernetes
@@ -206,6 +234,20 @@ type Owner struct {
 	Name  string `json:"name"`
 }
 
+// Pending What a request that is not ready waits for. Details and messages are Kubernetes' own words, and untrusted.
+type Pending struct {
+	// Attempts Oldest first; empty in lists
+	Attempts   []Attempt   `json:"attempts"`
+	Conditions []Condition `json:"conditions"`
+
+	// Since When the stage began, as far as is known
+	Since *time.Time     `json:"since"`
+	Stage rayslice.Stage `json:"stage"`
+
+	// Text All of it in one sentence
+	Text string `json:"text"`
+}
+
 // PoolOptions Nodes that share a card model and a sharing mode
 type PoolOptions struct {
 	// CardGib Memory of one card, GiB
@@ -279,6 +321,10 @@ type Request struct {
 	Cluster   *Cluster  `json:"cluster"`
 	CreatedAt time.Time `json:"created_at"`
 
+	// DashboardUrl Address of the cluster's dashboard and Jobs API through the portal, with the same token; null = the portal has no such
+	// way in, or not for the caller
+	DashboardUrl *string `json:"dashboard_url"`
+
 	// DecidedBy Who approved, asked back or rejected; null = nobody in person
 	DecidedBy *string `json:"decided_by"`
 
@@ -302,10 +348,13 @@ type Request struct {
 	Object ObjectName `json:"object"`
 
 	// ObservedAt When cluster was observed
-	ObservedAt  *time.Time `json:"observed_at"`
-	Owner       Owner      `json:"owner"`
-	PullSecrets []string   `json:"pull_secrets"`
-	Purpose     string     `json:"purpose"`
+	ObservedAt *time.Time `json:"observed_at"`
+	Owner      Owner      `json:"owner"`
+
+	// Pending What it waits for; null = it is ready, or over
+	Pending     *Pending `json:"pending"`
+	PullSecrets []string `json:"pull_secrets"`
+	Purpose     string   `json:"purpose"`
 
 	// PythonVersion Of the image, e.g. 3.11; null = not in the catalogue
 	PythonVersion *string `json:"python_version"`

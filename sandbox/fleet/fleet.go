@@ -66,6 +66,8 @@ var (
 	placements = []string{"", "binpack", "spread"}
 	faults     = []string{
 		rayhead.IsolationOff, rayhead.WrongNumbers, rayhead.GPULost, rayhead.Idle,
+		rayhead.LimitLost, rayhead.LimitInEnvironment, rayhead.CardFull, rayhead.DriverBroken, rayhead.DriverHangs, rayhead.NoisyDriver,
+		rayhead.JobsDown, rayhead.JobsStuck, rayhead.JobsNoisy, rayhead.JobsHalf,
 		rayhead.DeadDashboard, rayhead.HTMLDashboard, rayhead.RedirectDashboard, rayhead.HugeDashboard,
 	}
 	model = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)

@@ -33,8 +33,11 @@ type rayNode struct {
 	alive     bool
 	lost      bool               // with its machine, without a word
 	resources map[string]float64 // what the raylet was started with
-	gpus      []gpu              // nil when lost
-	busy      bool               // an actor runs here
+	gpus      []gpu              // as Ray reads them; nil when lost
+	cards     []gpu              // as they are
+	machine   *corev1.Node
+	faults    map[string]bool // of the machine
+	busy      bool            // an actor runs here
 }
 
 // gpu is one card as a process in the pod sees it: the slice of it.
@@ -45,6 +48,10 @@ type gpu struct {
 	usedMiB     int
 	utilization int
 	whole       bool // the pod has the card to itself
+	index       int  // of the card on its node
+	units       int  // of gpu-mem that the pod has on it; 0 for whole cards
+	percent     int  // of compute that the pod has on it; 0 = not limited
+	othersMiB   int  // what other pods' work holds on it
 }
 
 // nodeLookup finds a node by name; nil when it is gone.
@@ -101,7 +108,8 @@ func rayNodeOf(pod *corev1.Pod, node *corev1.Node, now time.Time) rayNode {
 	if faults[Idle] {
 		load = loadLevel{}
 	}
-	n.gpus = cardsOf(pod, node, load, faults)
+	n.gpus, n.machine, n.faults = cardsOf(pod, node, load, faults), node, faults
+	n.cards = n.gpus
 	n.resources = resourcesOf(pod, len(n.gpus))
 	n.busy = n.alive && len(n.gpus) > 0 && load.memory > 0
 	if faults[GPULost] {
@@ -177,7 +185,8 @@ func cardsOf(pod *corev1.Pod, node *corev1.Node, load loadLevel, faults map[stri
 		if !faults[IsolationOff] && isolated(node) {
 			total = sliceMiB(node, physical, shares[index].Memory)
 		}
-		cards = append(cards, load.on(gpu{uuid: uuid, name: name, totalMiB: total}, faults))
+		card := gpu{uuid: uuid, name: name, totalMiB: total, index: index, units: shares[index].Memory, percent: shares[index].Core}
+		cards = append(cards, load.on(card, faults))
 	}
 	for i := range wholeCards(pod) {
 		// Which of the node's cards these are is the kubelet's business, and there is none here.

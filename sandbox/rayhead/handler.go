@@ -8,7 +8,7 @@ import (
 )
 
 // handler answers one head's HTTP API from what look sees at each request.
-func handler(look func() cluster) http.Handler {
+func handler(look func() cluster, own *jobs) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(pattern string, body func(cluster, *http.Request) any) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -26,10 +26,7 @@ func handler(look func() cluster) http.Handler {
 	answer("GET /api/v0/nodes", func(c cluster, _ *http.Request) any { return c.stateNodesAnswer() })
 	answer("GET /api/v0/actors", func(c cluster, _ *http.Request) any { return c.stateActorsAnswer() })
 	answer("GET /api/authentication_mode", func(cluster, *http.Request) any { return object{"authentication_mode": "disabled"} })
-	answer("GET /api/jobs/{$}", func(cluster, *http.Request) any { return []any{} })
-	mux.HandleFunc("GET /api/jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
-		plain(w, http.StatusNotFound, "Job "+r.PathValue("id")+" does not exist")
-	})
+	own.routes(mux)
 	mux.HandleFunc("GET /nodes", func(w http.ResponseWriter, r *http.Request) { nodes(w, r, look) })
 	mux.HandleFunc("GET /api/gcs_healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "success") })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { page(w) })

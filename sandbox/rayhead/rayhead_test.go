@@ -88,7 +88,7 @@ func lookAt(now time.Time, nodes []*corev1.Node, pods ...*corev1.Pod) func() clu
 // get asks a real listener and decodes its JSON.
 func get(t *testing.T, look func() cluster, path string) map[string]any {
 	t.Helper()
-	server := httptest.NewServer(handler(look))
+	server := httptest.NewServer(handler(look, newJobs(Machine{}, "head", look)))
 	defer server.Close()
 	response, err := http.Get(server.URL + path)
 	if err != nil {
@@ -365,7 +365,8 @@ func TestResourcesOfUntoldRay(t *testing.T) {
 
 func TestHeadFaults(t *testing.T) {
 	serve := func(t *testing.T, fault string) *httptest.Server {
-		server := httptest.NewServer(handler(lookAt(later, []*corev1.Node{cpu(fault)}, headPod())))
+		look := lookAt(later, []*corev1.Node{cpu(fault)}, headPod())
+		server := httptest.NewServer(handler(look, newJobs(Machine{}, "head", look)))
 		t.Cleanup(server.Close)
 		return server
 	}
@@ -415,7 +416,8 @@ func TestHeadFaults(t *testing.T) {
 }
 
 func TestUnknownPaths(t *testing.T) {
-	server := httptest.NewServer(handler(lookAt(later, []*corev1.Node{cpu()}, headPod())))
+	look := lookAt(later, []*corev1.Node{cpu()}, headPod())
+	server := httptest.NewServer(handler(look, newJobs(Machine{}, "head", look)))
 	defer server.Close()
 	for path, want := range map[string]struct {
 		status int

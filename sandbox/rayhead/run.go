@@ -39,8 +39,8 @@ var (
 )
 
 // Run answers for every Ray head in the cluster until ctx ends, and returns when all its listeners are closed. It needs
-// the RayCluster and PortForward types to be installed.
-func Run(ctx context.Context, config *rest.Config) error {
+// the RayCluster and PortForward types to be installed. Jobs run on the machine.
+func Run(ctx context.Context, config *rest.Config, machine Machine) error {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 200, 400
 	client, err := kubernetes.NewForConfig(config)
@@ -51,12 +51,13 @@ func Run(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("rayhead: %w", err)
 	}
-	return newKeeper(client, custom).run(ctx)
+	return newKeeper(client, custom, machine).run(ctx)
 }
 
 // keeper keeps one stand-in per running head pod.
 type keeper struct {
 	custom   dynamic.Interface
+	machine  Machine
 	pods     cache.SharedIndexInformer
 	nodes    cache.SharedIndexInformer
 	clusters cache.SharedIndexInformer
@@ -66,10 +67,11 @@ type keeper struct {
 	heads map[string]*standIn // by key of the head pod
 }
 
-func newKeeper(client kubernetes.Interface, custom dynamic.Interface) *keeper {
+func newKeeper(client kubernetes.Interface, custom dynamic.Interface, machine Machine) *keeper {
 	indexers := cache.Indexers{byCluster: func(object any) ([]string, error) { return []string{clusterKey(object.(*corev1.Pod))}, nil }}
 	return &keeper{
-		custom: custom,
+		custom:  custom,
+		machine: machine,
 		pods: coreinformers.NewFilteredPodInformer(client, "", 0, indexers, func(options *metav1.ListOptions) {
 			options.LabelSelector = nodeTypeLabel + " in (head, worker)"
 		}),
@@ -216,12 +218,14 @@ type standIn struct {
 	port   int
 	led    bool // the pod's port-forward leads here
 	server *http.Server
+	jobs   *jobs
 	done   chan struct{} // closed when the server no longer serves
 }
 
 func (s *standIn) stop() {
 	_ = s.server.Close() // also ends the requests that hang on purpose
 	<-s.done
+	s.jobs.stopAll()
 }
 
 func (k *keeper) start(key string, pod *corev1.Pod) (*standIn, error) {
@@ -229,10 +233,13 @@ func (k *keeper) start(key string, pod *corev1.Pod) (*standIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", key, err)
 	}
+	look := func() cluster { return k.look(pod) }
+	own := newJobs(k.machine, string(pod.UID), func() cluster { return k.beside(look()) })
 	head := &standIn{
 		pod:    pod.UID,
 		port:   listener.Addr().(*net.TCPAddr).Port,
-		server: &http.Server{Handler: handler(func() cluster { return k.look(pod) }), ReadHeaderTimeout: 10 * time.Second},
+		server: &http.Server{Handler: handler(look, own), ReadHeaderTimeout: 10 * time.Second},
+		jobs:   own,
 		done:   make(chan struct{}),
 	}
 	go func() {
@@ -257,6 +264,15 @@ func (k *keeper) look(head *corev1.Pod) cluster {
 		version, _, _ = unstructured.NestedString(object.(*unstructured.Unstructured).Object, "spec", "rayVersion")
 	}
 	return clusterOf(head, pods, k.node, version, time.Now())
+}
+
+// beside fills in what pods of other clusters hold on this one's cards.
+func (k *keeper) beside(c cluster) cluster {
+	var pods []*corev1.Pod
+	for _, object := range k.pods.GetStore().List() {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return neighbours(c, pods, k.node)
 }
 
 func (k *keeper) node(name string) *corev1.Node {

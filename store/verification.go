@@ -1,0 +1,316 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/rayslice/rayslice"
+)
+
+const verificationColumns = `
+	SELECT
+		v.run,
+		v.request_id,
+		v.asked_by,
+		v.asked_at,
+		v.started_at,
+		v.ended_at,
+		v.pods,
+		coalesce(v.reason, '{}')
+	FROM `
+
+func scanVerification(row pgx.CollectableRow) (v rayslice.Verification, err error) {
+	var started, ended pgtype.Timestamptz
+	err = row.Scan(&v.Run, &v.RequestID, &v.By, &v.AskedAt, &started, &ended, &v.Pods, &v.Reason)
+	v.AskedAt, v.StartedAt, v.EndedAt = v.AskedAt.UTC(), started.Time.UTC(), ended.Time.UTC()
+	return v, err
+}
+
+// VerificationWork returns what there is to verify of one request, for the portal itself.
+func (s *Store) VerificationWork(ctx context.Context, actor rayslice.User, requestID string) (rayslice.VerificationWork, error) {
+	if !actor.System {
+		return rayslice.VerificationWork{}, errPortalOnly
+	}
+	var w rayslice.VerificationWork
+	err := s.db.QueryRow(ctx, `
+		SELECT
+			coalesce((r.draft ->> 'unverified')::boolean, false) OR coalesce((l.rules ->> 'unverified')::boolean, false),
+			coalesce((
+				SELECT array_agg(DISTINCT pod)
+				FROM verifications v, unnest(v.pods) pod
+				WHERE v.request_id = r.id
+					AND v.ended_at IS NOT NULL
+			), '{}')
+		FROM requests r
+		LEFT JOIN rules l ON l.team = r.team
+		WHERE r.id = $1`, requestID).Scan(&w.Off, &w.Covered)
+	if err != nil {
+		return w, missing(err, "request")
+	}
+	w.Open, err = openVerification(ctx, s.db, requestID)
+	return w, answer(err)
+}
+
+func openVerification(ctx context.Context, db DB, requestID string) (*rayslice.Verification, error) {
+	rows, _ := db.Query(ctx, verificationColumns+`verifications v
+		WHERE v.request_id = $1
+			AND v.ended_at IS NULL`, requestID)
+	open, err := pgx.CollectRows(rows, scanVerification)
+	if err != nil || len(open) == 0 {
+		return nil, err
+	}
+	return &open[0], nil
+}
+
+// StartVerification notes that a run over the pods begins: the one that is open, or a new one of that name. It returns the
+// run as it is now; beginning one that has begun changes nothing, so that two portals do the same run.
+func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requestID, run string, pods []string) (v rayslice.Verification, err error) {
+	if !actor.System {
+		return v, errPortalOnly
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			WITH v AS (
+				INSERT INTO verifications (
+					run,
+					request_id,
+					started_at,
+					pods
+				)
+				VALUES ($1, $2, now(), coalesce($3::text[], '{}'))
+				ON CONFLICT (request_id) WHERE ended_at IS NULL DO UPDATE
+				SET
+					started_at = coalesce(verifications.started_at, now()),
+					pods = CASE WHEN verifications.started_at IS NULL THEN excluded.pods ELSE verifications.pods END
+				RETURNING *
+			)`+verificationColumns+`v`, run, requestID, pods)
+		v, err = pgx.CollectExactlyOneRow(rows, scanVerification)
+		if sqlState(err) == codeForeignKey {
+			return rayslice.NotFound("request")
+		}
+		if err == nil {
+			notify(tx, Change{Kind: KindCluster, ID: requestID})
+		}
+		return err
+	})
+	return v, err
+}
+
+// FinishVerification ends a run with what it found out, once: what comes later about the same run changes nothing. reason
+// says why it brought no evidence. Admins are told of nodes that should enforce and do not.
+func (s *Store) FinishVerification(ctx context.Context, actor rayslice.User, run string, reason rayslice.Reason, certificates []rayslice.Certificate) error {
+	if !actor.System {
+		return errPortalOnly
+	}
+	why, err := reasonJSON(reason)
+	if err != nil {
+		return err
+	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		var requestID, team, name string
+		err := tx.QueryRow(ctx, `
+			UPDATE verifications v
+			SET
+				ended_at = now(),
+				reason = $2
+			FROM requests r
+			WHERE v.run = $1
+				AND v.ended_at IS NULL
+				AND r.id = v.request_id
+			RETURNING
+				r.id,
+				r.team,
+				r.draft ->> 'name'`, run, why).Scan(&requestID, &team, &name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // it has ended
+		}
+		if err != nil {
+			return err
+		}
+		if err := saveCertificates(ctx, tx, run, requestID, certificates); err != nil {
+			return err
+		}
+		notify(tx, Change{Kind: KindCluster, ID: requestID})
+		nodes := rayslice.BrokenNodes(certificates)
+		if len(nodes) == 0 {
+			return nil
+		}
+		return tell(ctx, tx, rayslice.News{Code: rayslice.NewsNotEnforced, Team: team, RequestID: requestID,
+			Args: map[string]any{"name": name, "nodes": strings.Join(nodes, ", ")}})
+	})
+}
+
+func saveCertificates(ctx context.Context, tx pgx.Tx, run, requestID string, certificates []rayslice.Certificate) error {
+	batch := &pgx.Batch{}
+	for _, c := range certificates {
+		c.Run, c.RequestID = run, requestID
+		text, err := observedJSON(c)
+		if err != nil {
+			return err
+		}
+		batch.Queue(`
+			INSERT INTO certificates (
+				run,
+				request_id,
+				pod_uid,
+				node,
+				enforcement,
+				at,
+				certificate
+			)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`, run, requestID, c.Target.PodUID, c.Target.Node, c.Judgement.Enforcement, c.At, text)
+	}
+	return tx.SendBatch(ctx, batch).Close()
+}
+
+// AskVerification asks for a run over all workers of a cluster, for its owner, a lead of its team or an admin. While one is
+// open it is returned instead. KindConflict when the cluster does not run.
+func (s *Store) AskVerification(ctx context.Context, actor rayslice.User, requestID string) (v rayslice.Verification, err error) {
+	var r rayslice.Request
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if r, err = lockRequest(ctx, tx, requestID); err != nil {
+			return err
+		}
+		if err := mayVerify(actor, r); err != nil {
+			return err
+		}
+		open, err := openVerification(ctx, tx, requestID)
+		if err != nil {
+			return err
+		}
+		if open != nil {
+			v = *open
+			return nil
+		}
+		v, err = insertVerification(ctx, tx, actor, r)
+		return err
+	})
+	if err = s.Refuse(ctx, actor, rayslice.AuditEntry{Action: "verify", RequestID: r.ID, Team: r.Team}, missing(err, "request")); err != nil {
+		return rayslice.Verification{}, err
+	}
+	return v, nil
+}
+
+func mayVerify(actor rayslice.User, r rayslice.Request) error {
+	switch {
+	case !actor.CanSee(r.Team):
+		return rayslice.NotFound("request")
+	case !actor.CanVerify(r):
+		return rayslice.Forbidden("verify_not_owner")
+	case r.State != rayslice.StateReady && r.State != rayslice.StateAttention && r.State != rayslice.StateProvisioning:
+		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "verify_not_running", Args: map[string]any{"state": r.State}}
+	}
+	return nil
+}
+
+func insertVerification(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) (rayslice.Verification, error) {
+	v := rayslice.Verification{Run: rayslice.NewRequestID(), RequestID: r.ID, By: actor.Name}
+	err := tx.QueryRow(ctx, `
+		INSERT INTO verifications (
+			run,
+			request_id,
+			asked_by
+		)
+		VALUES ($1, $2, $3)
+		RETURNING asked_at`, v.Run, r.ID, actor.Name).Scan(&v.AskedAt)
+	if err != nil {
+		return v, err
+	}
+	v.AskedAt = v.AskedAt.UTC()
+	notify(tx, Change{Kind: KindRequest, ID: r.ID})
+	return v, audit(ctx, tx, actor, rayslice.AuditEntry{Action: "verify", RequestID: r.ID, Team: r.Team})
+}
+
+// Verifications returns the runs about a request the actor may see, latest first, at most 50.
+func (s *Store) Verifications(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Verification, error) {
+	if _, err := s.Request(ctx, actor, requestID); err != nil {
+		return nil, err
+	}
+	rows, _ := s.db.Query(ctx, verificationColumns+`verifications v
+		WHERE v.request_id = $1
+		ORDER BY v.asked_at DESC
+		LIMIT 50`, requestID)
+	runs, err := pgx.CollectRows(rows, scanVerification)
+	return runs, answer(err)
+}
+
+// Certificates returns the certificates of a request the actor may see, latest first, at most 200: the first of a pod counts.
+func (s *Store) Certificates(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Certificate, error) {
+	if _, err := s.Request(ctx, actor, requestID); err != nil {
+		return nil, err
+	}
+	rows, _ := s.db.Query(ctx, `
+		SELECT
+			id,
+			certificate
+		FROM certificates
+		WHERE request_id = $1
+		ORDER BY id DESC
+		LIMIT 200`, requestID)
+	return collectCertificates(rows)
+}
+
+// LatestCertificates returns the latest certificate of each pod of those of the requests that the actor may see.
+func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids []string) (map[string][]rayslice.Certificate, error) {
+	rows, _ := s.db.Query(ctx, `
+		SELECT DISTINCT ON (c.request_id, c.pod_uid)
+			c.id,
+			c.certificate
+		FROM certificates c
+		JOIN requests r ON r.id = c.request_id
+		WHERE c.request_id = ANY ($1)
+			AND ($2 OR r.team = ANY ($3))
+		ORDER BY
+			c.request_id,
+			c.pod_uid,
+			c.id DESC`, ids, seesAll(actor), actor.Teams())
+	found, err := collectCertificates(rows)
+	by := map[string][]rayslice.Certificate{}
+	for _, c := range found {
+		by[c.RequestID] = append(by[c.RequestID], c)
+	}
+	return by, err
+}
+
+func collectCertificates(rows pgx.Rows) ([]rayslice.Certificate, error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.Certificate, err error) {
+		var id int64
+		err = row.Scan(&id, &c)
+		c.ID = id
+		return c, err
+	})
+	return found, answer(err)
+}
+
+// A NodeVerdict is the latest conclusive verdict about workers on one node.
+type NodeVerdict struct {
+	Node        string
+	Enforcement rayslice.Enforcement
+	At          time.Time
+}
+
+// NodeVerdicts returns the latest conclusive verdict of each node within the last 30 days. Whoever is signed in may know: it
+// names no team.
+func (s *Store) NodeVerdicts(ctx context.Context, actor rayslice.User) ([]NodeVerdict, error) {
+	if !actor.System && actor.ID == 0 {
+		return nil, rayslice.NotFound("fleet")
+	}
+	rows, _ := s.db.Query(ctx, `
+		SELECT DISTINCT ON (node)
+			node,
+			enforcement,
+			at
+		FROM certificates
+		WHERE enforcement <> 'inconclusive'
+			AND at > now() - interval '30 days'
+		ORDER BY
+			node,
+			id DESC`)
+	verdicts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[NodeVerdict])
+	return verdicts, answer(err)
+}
