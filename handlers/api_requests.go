@@ -35,7 +35,7 @@ func (p program) CreateRequest(ctx context.Context, asked api.CreateRequestReque
 	if err != nil {
 		return nil, err
 	}
-	one := p.oneRequest(c, request, rayslice.Cluster{}, nil) // nothing has been observed yet
+	one := oneRequest(p.requestOf(c, request, rayslice.Cluster{}, nil)) // nothing has been observed yet
 	return api.CreateRequest201JSONResponse{Body: one.Body, Headers: api.CreateRequest201ResponseHeaders{
 		ETag: one.Headers.ETag, Location: "/api/v1/requests/" + request.ID,
 	}}, nil
@@ -303,21 +303,26 @@ func entryOf(c echo.Context, e rayslice.AuditEntry) api.AuditEntry {
 
 // observed joins a request with what Kubernetes reported about it.
 func (p program) observed(c echo.Context, request rayslice.Request) (api.OneRequestJSONResponse, error) {
-	cluster, err := p.config.Store.Cluster(c.Request().Context(), user(c), request.ID)
-	if err != nil {
-		return api.OneRequestJSONResponse{}, err
-	}
-	fleet, err := p.config.Store.Fleet(c.Request().Context(), user(c))
-	return p.oneRequest(c, request, cluster, fleet.Problems), err
+	body, err := p.details(c, request)
+	return oneRequest(body), err
 }
 
-// oneRequest is an answer with one request; problems are those of Kubernetes as a whole.
-func (p program) oneRequest(c echo.Context, request rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.OneRequestJSONResponse {
-	body := p.requestOf(c, request, cluster, problems)
+func oneRequest(body api.Request) api.OneRequestJSONResponse {
 	return api.OneRequestJSONResponse{Body: body, Headers: api.OneRequestResponseHeaders{ETag: etagOf(body)}}
 }
 
-// requestOf is a request as programs see it. What is not known, or has not happened, is null and never zero.
+// details returns a request as programs see it, with what is known of its cluster.
+func (s *Server) details(c echo.Context, request rayslice.Request) (api.Request, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	cluster, err := s.config.Store.Cluster(ctx, actor, request.ID)
+	if err != nil {
+		return api.Request{}, err
+	}
+	fleet, err := s.config.Store.Fleet(ctx, actor)
+	return s.requestOf(c, request, cluster, fleet.Problems), err
+}
+
+// requestOf is a request as programs see it; problems are those of Kubernetes as a whole. What is not known, or has not happened, is null and never zero.
 func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.Request {
 	now := s.now()
 	image, _ := s.config.Catalogue.Image(r.Draft.Image)

@@ -90,7 +90,7 @@ func untilChanged(seen string, now *api.OneRequestJSONResponse) func() bool {
 // the caller's session or token does (argoproj/argo-cd#9527), and like any stream when the portal stops. It counts as a
 // stream.
 func (s *Server) await(c echo.Context, id string, longest time.Duration, look func() error, done func() bool) error {
-	sub, err := s.streams.subscribe(visitOf(c).identity, func(change store.Change) bool { return change.ID == id })
+	sub, err := s.streams.subscribe(visitOf(c).identity, func(change store.Change) marks { return changesOf(id)(change) & markState })
 	if err != nil {
 		return err
 	}

@@ -47,14 +47,19 @@ func (s *Server) showApprovals(c echo.Context) error {
 
 // streamApprovals keeps the page's summary fresh; the forms are never touched.
 func (s *Server) streamApprovals(c echo.Context) error {
-	wants := func(change store.Change) bool { return change.Kind == store.KindRequest }
-	return s.stream(c, view{wants: wants, rest: s.timing.listRest, draw: func() (templ.Component, error) {
+	wants := func(change store.Change) marks {
+		if change.Kind != store.KindRequest {
+			return 0
+		}
+		return markState
+	}
+	return s.stream(c, view{wants: wants, rest: s.timing.listRest, parts: []part{{web.EventLive, markState, drawn(c, func() (templ.Component, error) {
 		query := c.QueryParams()
 		p, err := s.approvalsPage(c, query)
 		p.News = news(p.Rows, strings.Split(query.Get("shown"), ","))
 		p.Path = withQuery("/approvals", without(without(query, "shown"), "cursor"))
 		return web.ApprovalsLive(p), err
-	}})
+	})}}})
 }
 
 // news compares what waits now with what a page shows.

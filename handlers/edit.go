@@ -180,7 +180,7 @@ func (s *Server) replyToLead(c echo.Context) error {
 	if problem.Kind != rayslice.KindInvalid && problem.Kind != rayslice.KindConflict && problem.Kind != rayslice.KindOverQuota {
 		return err
 	}
-	p, failed := s.requestPage(c)
+	p, failed := s.requestPage(c, s.liveFrame)
 	if failed != nil {
 		return failed
 	}

@@ -192,8 +192,8 @@ func TestStreamHeartbeat(t *testing.T) {
 	request := p.create(p.Ada, storetest.Draft(1, 8))
 	web := p.serveWithin(time.Second, func(t *timing) { t.heartbeat = 300 * time.Millisecond })
 	s := p.token(p.adaToken).open(web, "/clusters/"+request.ID+"/events", "") // B121: a token opens it too
-	s.event("live")
-	for range 5 { // past the server's limits
+	s.event("use")                                                            // the last of what is sent at once
+	for range 5 {                                                             // past the server's limits
 		if m, err := s.next(); err != nil || m.comment != "heartbeat" {
 			t.Fatalf("got %+v (%v), want a heartbeat", m, err)
 		}
@@ -210,7 +210,7 @@ func TestStreamResumes(t *testing.T) {
 	web := p.serve(func(t *timing) { t.heartbeat = 30 * time.Millisecond })
 	ada, path := p.as(p.Ada), "/clusters/"+request.ID+"/events"
 	first := ada.open(web, path, "")
-	id := first.event("live").id
+	id := first.event("use").id // names all that was seen
 	first.close()
 
 	again := ada.open(web, path, id)
@@ -274,13 +274,13 @@ func TestStreamTriesAgain(t *testing.T) {
 	p := open(t)
 	var draws atomic.Int64
 	p.server.echo.GET("/shaky", func(c echo.Context) error {
-		return p.server.stream(c, view{wants: func(store.Change) bool { return true }, rest: time.Millisecond, draw: func() (templ.Component, error) {
+		return p.server.stream(c, view{wants: func(store.Change) marks { return markState }, rest: time.Millisecond, parts: []part{{"live", markState, drawn(c, func() (templ.Component, error) {
 			switch n := draws.Add(1); n {
 			case 1, 4:
 				return templ.Raw(fmt.Sprint("drawing ", n)), nil
 			}
 			return nil, &rayslice.Error{Kind: rayslice.KindUnavailable, Code: "database_busy"}
-		}})
+		})}}})
 	})
 	web := p.serve(func(t *timing) { t.retry = 5 * time.Millisecond })
 	s := p.nobody().open(web, "/shaky", "")
@@ -412,9 +412,9 @@ func TestSlowReader(t *testing.T) {
 	p := open(t)
 	ended := make(chan error, 1)
 	p.server.echo.GET("/large", func(c echo.Context) error {
-		err := p.server.stream(c, view{wants: func(store.Change) bool { return false }, rest: time.Second, draw: func() (templ.Component, error) {
+		err := p.server.stream(c, view{wants: func(store.Change) marks { return 0 }, rest: time.Second, parts: []part{{"live", markState, drawn(c, func() (templ.Component, error) {
 			return templ.Raw(strings.Repeat("more than any socket takes ", 1<<20)), nil
-		}})
+		})}}})
 		ended <- err
 		return err
 	})
@@ -440,7 +440,7 @@ func TestCloseEndsStreams(t *testing.T) {
 	ada := p.as(p.Ada)
 	streams := []*stream{ada.open(web, "/clusters/events", ""), ada.open(web, "/clusters/"+request.ID+"/events", "")}
 	for _, s := range streams {
-		s.event("live")
+		s.event("use") // the last of what is sent at once
 	}
 	p.server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -475,10 +475,10 @@ func TestDataCannotForgeEvents(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/", nil), recorder)
 	w := newEventWriter(c, defaultTiming())
-	if err := w.send(event{name: "live", id: "1", data: []byte("a\rdata: b\r\n\r\revent: auth-expired\n\nid: 9")}); err != nil {
+	if err := w.send(event{name: "live", hash: "l1", data: []byte("a\rdata: b\r\n\r\revent: auth-expired\n\nid: 9")}); err != nil {
 		t.Fatal(err)
 	}
-	want := "event: live\nid: 1\ndata: a\ndata: data: b\ndata: \ndata: \ndata: \ndata: event: auth-expired\ndata: \ndata: id: 9\n\n"
+	want := "event: live\nid: l1\ndata: a\ndata: data: b\ndata: \ndata: \ndata: \ndata: event: auth-expired\ndata: \ndata: id: 9\n\n"
 	if got := recorder.Body.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

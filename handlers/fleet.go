@@ -180,13 +180,16 @@ func (s *Server) showFleet(c echo.Context) error {
 
 // streamFleet keeps the page fresh.
 func (s *Server) streamFleet(c echo.Context) error {
-	wants := func(change store.Change) bool {
-		return change.Kind == store.KindFleet || change.Kind == store.KindRequest
+	wants := func(change store.Change) marks {
+		if change.Kind == store.KindFleet || change.Kind == store.KindRequest {
+			return markState
+		}
+		return 0
 	}
-	return s.stream(c, view{wants: wants, rest: s.timing.listRest, draw: func() (templ.Component, error) {
+	return s.stream(c, view{wants: wants, rest: s.timing.listRest, parts: []part{{web.EventLive, markState, drawn(c, func() (templ.Component, error) {
 		p, err := s.fleetPage(c)
 		return web.FleetLive(p), err
-	}})
+	})}}})
 }
 
 // fleetNodes is how many nodes one page shows.

@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rayslice/rayslice/store"
 )
@@ -22,13 +23,23 @@ type hub struct {
 	perUser map[int64]int
 }
 
-// subscription is one stream's interest. Its buffer is a single mark: a stream always draws what is true now, so any
+// marks say which parts of what a stream shows are to be drawn again.
+type marks uint32
+
+const (
+	markState marks = 1 << iota // what a request is, and what Kubernetes says of it
+	markUse                     // what its slices are used for
+	markAll   = markState | markUse
+)
+
+// subscription is one stream's interest. Its buffer is a few marks: a stream always draws what is true now, so any
 // number of missed changes is one change, and a reader that does not read costs no memory.
 type subscription struct {
-	key   string
-	user  int64
-	wants func(store.Change) bool
-	wake  chan struct{}
+	key    string
+	user   int64
+	wants  func(store.Change) marks
+	marked atomic.Uint32
+	wake   chan struct{}
 }
 
 func newHub(m *metrics) *hub {
@@ -36,7 +47,7 @@ func newHub(m *metrics) *hub {
 }
 
 // subscribe opens a subscription, or refuses when the session or the person has too many.
-func (h *hub) subscribe(id identity, wants func(store.Change) bool) (*subscription, error) {
+func (h *hub) subscribe(id identity, wants func(store.Change) marks) (*subscription, error) {
 	key, user := id.key(), id.user.ID
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,14 +84,22 @@ func (h *hub) notify(change store.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.open {
-		if change.Resync || sub.wants(change) {
-			sub.mark()
+		wanted := markAll
+		if !change.Resync {
+			wanted = sub.wants(change)
+		}
+		if wanted != 0 {
+			sub.mark(wanted)
 		}
 	}
 }
 
+// take returns what is marked, and clears it.
+func (sub *subscription) take() marks { return marks(sub.marked.Swap(0)) }
+
 // mark notes that there is something new to draw.
-func (sub *subscription) mark() {
+func (sub *subscription) mark(m marks) {
+	sub.marked.Or(uint32(m))
 	select {
 	case sub.wake <- struct{}{}:
 	default: // it is noted already

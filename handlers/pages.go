@@ -52,6 +52,12 @@ func (s *Server) liveFrame(c echo.Context) (web.Frame, error) {
 	return frame, err
 }
 
+// bareFrame returns the frame of what a stream draws: without what waits for the visitor, which only whole pages show.
+func (s *Server) bareFrame(c echo.Context) (web.Frame, error) {
+	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	return withFleet(s.frame(c), fleet), err
+}
+
 // frameAndFleet returns the frame with all that it shows, and the fleet it was made from.
 func (s *Server) frameAndFleet(c echo.Context) (web.Frame, rayslice.Fleet, error) {
 	ctx := c.Request().Context()

@@ -36,7 +36,7 @@ func requestID(c echo.Context) (string, error) {
 
 // showClusters lists the requests the visitor may see.
 func (s *Server) showClusters(c echo.Context) error {
-	p, err := s.clusterList(c)
+	p, err := s.clusterList(c, s.liveFrame)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func (s *Server) showClusters(c echo.Context) error {
 }
 
 // clusterList reads the list as the address asks for it; the page and its event stream both show it.
-func (s *Server) clusterList(c echo.Context) (web.ClusterList, error) {
+func (s *Server) clusterList(c echo.Context, framed func(echo.Context) (web.Frame, error)) (web.ClusterList, error) {
 	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
 	filter, err := readFilter(actor, query, listLength)
 	if err != nil {
 		return web.ClusterList{}, err
 	}
-	frame, err := s.liveFrame(c)
+	frame, err := framed(c)
 	if err != nil {
 		return web.ClusterList{}, err
 	}
@@ -97,9 +97,13 @@ func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []raysl
 	if err != nil {
 		return nil, err
 	}
+	uses, err := s.config.Store.Uses(ctx, actor, ids)
+	if err != nil {
+		return nil, err
+	}
 	rows := make([]web.ClusterRow, len(requests))
 	for i, r := range requests {
-		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID], Badge: rayslice.NewBadge(clusters[r.ID], certificates[r.ID])}
+		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID], Use: uses[r.ID], Badge: rayslice.NewBadge(clusters[r.ID], certificates[r.ID])}
 	}
 	return rows, nil
 }
@@ -398,7 +402,7 @@ func (s *Server) preview(ctx context.Context, actor rayslice.User, draft rayslic
 
 // showRequest shows one request and its cluster.
 func (s *Server) showRequest(c echo.Context) error {
-	p, err := s.requestPage(c)
+	p, err := s.requestPage(c, s.liveFrame)
 	if err != nil {
 		return err
 	}
@@ -409,6 +413,12 @@ func (s *Server) showRequest(c echo.Context) error {
 func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage) error {
 	var err error
 	if p.YAML, err = s.config.Render(p.Request); err != nil {
+		return err
+	}
+	if p.Use, err = s.config.Store.Use(c.Request().Context(), user(c), p.Request.ID); err != nil {
+		return err
+	}
+	if p.History, err = s.pastUse(c, p.Request.ID); err != nil {
 		return err
 	}
 	if actor := decider(c); p.Request.State.Open() && actor.CanLead(p.Request.Team) && p.Request.Owner.ID != actor.ID {
@@ -424,7 +434,7 @@ func (s *Server) answerRequestPage(c echo.Context, status int, p web.RequestPage
 }
 
 // requestPage reads one request with all that its page shows; the page and its event stream both show it.
-func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
+func (s *Server) requestPage(c echo.Context, framed func(echo.Context) (web.Frame, error)) (web.RequestPage, error) {
 	ctx, actor := c.Request().Context(), user(c)
 	id, err := requestID(c)
 	if err != nil {
@@ -443,7 +453,7 @@ func (s *Server) requestPage(c echo.Context) (web.RequestPage, error) {
 		return web.RequestPage{}, err
 	}
 	slices.Reverse(audit) // the page shows the latest first
-	frame, err := s.liveFrame(c)
+	frame, err := framed(c)
 	if err != nil {
 		return web.RequestPage{}, err
 	}

@@ -123,6 +123,8 @@ func (s *Server) routes() *echo.Echo {
 	get("/api/v1/clusters/:id/verification", s.apiVerification, signedIn...)
 	e.POST("/api/v1/clusters/:id/verification", s.apiVerify, mayRequest...)
 	get("/api/v1/capacity", s.apiCapacity, signedIn...)
+	get("/api/v1/clusters/:id/events", s.apiEvents, signedIn...)
+	get("/api/v1/clusters/:id/usage", s.apiUsage, signedIn...)
 	return e
 }
 

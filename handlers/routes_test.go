@@ -107,6 +107,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /api/v1/clusters/:id/verification":  {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/clusters/:id/verification": {401, 409, 404, 409, 409, 403, 409},
 		"GET /api/v1/capacity":                   {401, 200, 200, 200, 200, 200, 200},
+		"GET /api/v1/clusters/:id/events":        {401, 200, 404, 200, 200, 200, 200},
+		"GET /api/v1/clusters/:id/usage":         {401, 200, 404, 200, 200, 200, 200},
 
 		"PUT /api/v1/requests/:id":           {401, 415, 404, 403, 403, 403, 415},
 		"POST /api/v1/lint":                  {401, 415, 415, 415, 415, 415, 415},
@@ -221,7 +223,7 @@ func TestAnotherTeamsObject(t *testing.T) {
 			t.Errorf("%s %s: %d and %d, bodies\n%s\n%s", method, path, a.Code, b.Code, a.Body, b.Body)
 		}
 	}
-	for _, path := range []string{"/clusters/*", "/clusters/*/events", "/clusters/*/yaml", "/clusters/new?from=*"} {
+	for _, path := range []string{"/clusters/*", "/clusters/*/events", "/clusters/*/yaml", "/clusters/new?from=*", "/api/v1/clusters/*/events", "/api/v1/clusters/*/usage?range=nonsense"} {
 		same(sam, http.MethodGet, path, request.ID, unknown)
 	}
 	for _, path := range []string{"", "/rules", "/audit", "/audit.csv", "/audit?from=2026-01-01", "/audit.csv?actor=Ada"} {

@@ -77,6 +77,8 @@ type Server struct {
 	metrics      *metrics
 	timing       timing
 	seen         capacity
+	watched      watched
+	shared       sharedDrawings
 	now          func() time.Time
 
 	context   context.Context // ends with Close
@@ -98,7 +100,7 @@ func New(config Config) (*Server, error) {
 		config.Health = func() Health { return Health{} }
 	}
 	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), turns: newTurns(),
-		exporting: exporting{by: map[int64]bool{}}, now: time.Now, crossOrigin: http.NewCrossOriginProtection()}
+		exporting: exporting{by: map[int64]bool{}}, now: time.Now, watched: watched{said: map[string]time.Time{}}, shared: sharedDrawings{drawn: map[sharedKey]*drawing{}}, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

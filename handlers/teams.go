@@ -35,7 +35,7 @@ func (s *Server) teamPage(c echo.Context) (web.TeamPage, error) {
 	}
 	p := web.TeamPage{Team: team, Catalogue: s.config.Catalogue, Confirm: c.QueryParam("confirm")}
 	for _, read := range []func(context.Context, echo.Context, rayslice.User, *web.TeamPage) error{
-		s.readTeam, s.readTeamClusters, s.readTeamGrants, s.readTeamRaises,
+		s.readTeam, s.readTeamClusters, s.readTeamGrants, s.readTeamRaises, s.readTeamUse,
 	} {
 		if err := read(ctx, c, actor, &p); err != nil {
 			return p, err
@@ -69,6 +69,12 @@ func (s *Server) readTeamClusters(ctx context.Context, _ echo.Context, actor ray
 	}
 	p.More = live.Next != ""
 	p.Rows, err = s.rows(ctx, actor, live.Requests)
+	return err
+}
+
+func (s *Server) readTeamUse(ctx context.Context, _ echo.Context, actor rayslice.User, p *web.TeamPage) (err error) {
+	week, _, _ := web.UseStretch("week")
+	p.Use, err = s.config.Store.TeamUse(ctx, actor, p.Team.Name, s.now().Add(-week), s.now())
 	return err
 }
 

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Grant gives the portal's database role what the portal needs and nothing else: it reads and writes rows, but only reads
-// and appends audit entries, and neither owns nor changes the schema. url names the owner, who migrates; run it after each
+// Grant gives the portal's database role what the portal needs and nothing else: it reads and writes rows, and empties the
+// slots of the usage history, but only reads and appends audit entries, and neither owns nor changes the schema. url names the owner, who migrates; run it after each
 // Up, as new tables have no grants. Where both are the same role it does nothing: an owner cannot be kept from anything.
 func Grant(ctx context.Context, url, role string) error {
 	conn, err := pgx.Connect(ctx, url)
@@ -41,9 +42,30 @@ func grants(schema, role string) []string {
 		`GRANT USAGE ON SCHEMA ` + schema + ` TO ` + role,
 		`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ` + schema + ` TO ` + role,
 		`GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA ` + schema + ` TO ` + role,
+		grantSlots(schema, role),
 		`REVOKE UPDATE, DELETE ON ` + schema + `.audit FROM ` + role,
 		`REVOKE INSERT, UPDATE, DELETE ON ` + schema + `.schema_migrations FROM ` + role,
 	}
+}
+
+// grantSlots lets the role empty single slots of the rings that hold the usage history.
+func grantSlots(schema, role string) string {
+	quoted := strings.NewReplacer("'", "''")
+	within, to := quoted.Replace(schema), strings.ReplaceAll(quoted.Replace(role), "%", "%%")
+	return `
+		DO $grant$
+		DECLARE
+			slot regclass;
+		BEGIN
+			FOR slot IN
+				SELECT inhrelid::regclass
+				FROM pg_inherits
+				WHERE inhparent IN ('` + within + `.use_raw'::regclass, '` + within + `.use_minutes'::regclass, '` + within + `.use_hours'::regclass)
+			LOOP
+				EXECUTE format('GRANT TRUNCATE ON %s TO ` + to + `', slot);
+			END LOOP;
+		END
+		$grant$`
 }
 
 // stillOwner refuses a role that would have the owner's rights all the same, as a member of it or as a superuser.

@@ -56,6 +56,8 @@ func TestT43TheRoleCannotTouchAudit(t *testing.T) {
 		`SELECT setval('audit_id_seq', 1)`,
 		`CREATE TABLE mine ()`,
 		`TRUNCATE requests CASCADE`,
+		`TRUNCATE use_raw`,
+		`CREATE TABLE use_raw_99 PARTITION OF use_raw FOR VALUES IN (99)`,
 		`UPDATE schema_migrations SET dirty = true`,
 		`GRANT UPDATE ON audit TO CURRENT_USER`,
 	} {
@@ -83,6 +85,9 @@ func TestTheRoleMayWhatThePortalNeeds(t *testing.T) {
 		`DELETE FROM teams`,
 		`INSERT INTO users (name, email) VALUES ('Ada', 'ada@example.org')`,
 		`SELECT version FROM schema_migrations`,
+		`TRUNCATE use_raw_0`,
+		`TRUNCATE use_minutes_9`,
+		`TRUNCATE use_hours_13`,
 		`LISTEN rayslice_changes`,
 		`SELECT pg_notify('rayslice_changes', '')`,
 	} {

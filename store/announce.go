@@ -33,6 +33,9 @@ const (
 	announceTries = 3
 )
 
+// maxIDs is how many ids one payload carries: Postgres takes less than 8000 bytes, and an id is twelve letters in quotes.
+const maxIDs = 400
+
 const announceSQL = `SELECT pg_notify($1, payload) FROM unnest($2::text[]) payload`
 
 // announce sends the changes of a committed transaction, without waiting where there is a pool.
@@ -40,13 +43,13 @@ func (s *Store) announce(ctx context.Context, changes []Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	payloads := make([]string, len(changes))
-	for i, c := range changes {
+	var payloads []string
+	for _, c := range inPayloads(changes) {
 		payload, err := json.Marshal(c)
 		if err != nil {
 			return err
 		}
-		payloads[i] = string(payload)
+		payloads = append(payloads, string(payload))
 	}
 	if s.pool == nil { // inside the caller's transaction, whose COMMIT sends it
 		_, err := s.db.Exec(ctx, announceSQL, channel, payloads)
@@ -54,6 +57,20 @@ func (s *Store) announce(ctx context.Context, changes []Change) error {
 	}
 	s.announcer.add(payloads)
 	return nil
+}
+
+// inPayloads splits changes that name more requests than a payload can.
+func inPayloads(changes []Change) []Change {
+	var all []Change
+	for _, c := range changes {
+		for ids := c.IDs; len(ids) > maxIDs; ids = c.IDs {
+			c.IDs = ids[:maxIDs]
+			all = append(all, c)
+			c.IDs = ids[maxIDs:]
+		}
+		all = append(all, c)
+	}
+	return all
 }
 
 func (a *announcer) add(payloads []string) {

@@ -19,14 +19,16 @@ const (
 	KindCluster = "cluster" // what was observed about a request changed
 	KindFleet   = "fleet"   // what was observed about nodes and pools changed
 	KindTeam    = "team"    // a team's limit or its raises changed
+	KindUse     = "use"     // what was found out about the use of clusters changed
 )
 
 // A Change says what to read again. With Resync set nothing else is: notifications may have been missed, so everything may
 // have changed.
 type Change struct {
-	Kind   string `json:"kind"`
-	ID     string `json:"id,omitempty"` // of the request, or the team's name; "" for the fleet
-	Resync bool   `json:"-"`
+	Kind   string   `json:"kind"`
+	ID     string   `json:"id,omitempty"`  // of the request, or the team's name; "" for the fleet and for use
+	IDs    []string `json:"ids,omitempty"` // of the requests whose use changed
+	Resync bool     `json:"-"`
 }
 
 // Bounds of the wait before connecting again, and how often a silent connection is tested.

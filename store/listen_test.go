@@ -37,7 +37,7 @@ func wantChanges(t *testing.T, changes <-chan store.Change, want ...store.Change
 	for _, w := range want {
 		select {
 		case got := <-changes:
-			if got != w {
+			if !cmp.Equal(got, w) {
 				t.Errorf("heard %+v, want %+v", got, w)
 			}
 		case <-time.After(patience):

@@ -54,6 +54,9 @@ func newScene(t *testing.T) scene {
 	if err := s.FinishVerification(t.Context(), rayslice.System, "run", rayslice.Reason{}, []rayslice.Certificate{certificate("a", "node-1", rayslice.Enforced)}); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.SaveUse(t.Context(), rayslice.System, []rayslice.Use{useOf(sc.request.ID, time.Now())}); err != nil {
+		t.Fatal(err)
+	}
 	return sc
 }
 
@@ -76,6 +79,10 @@ var (
 // rights is every method that takes an actor. TestT32EveryMethodAsksWhoCalls fails for one that is missing here.
 var rights = map[string]right{
 	// The portal's own.
+	"Attend": {portal, func(sc scene, a rayslice.User) (int, error) {
+		names, err := sc.Attend(sc.ctx, a, "replica-1")
+		return len(names), err
+	}},
 	"CleanNotices": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.CleanNotices(sc.ctx, a, time.Now())
 		return one(err)
@@ -121,6 +128,9 @@ var rights = map[string]right{
 	"SaveCluster": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.SaveCluster(sc.ctx, a, rayslice.Cluster{RequestID: sc.request.ID}))
 	}},
+	"SaveUse": {portal, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.SaveUse(sc.ctx, a, []rayslice.Use{useOf(sc.request.ID, time.Now())}))
+	}},
 	"SaveFleet": {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.SaveFleet(sc.ctx, a, rayslice.Fleet{})) }},
 	"Seed":      {portal, func(sc scene, a rayslice.User) (int, error) { return one(sc.Seed(sc.ctx, a, store.Seed{})) }},
 	"SignIn": {portal, func(sc scene, a rayslice.User) (int, error) {
@@ -141,7 +151,8 @@ var rights = map[string]right{
 		}
 		return one(err)
 	}},
-	"User": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.User(sc.ctx, a, sc.Ada.ID); return one(err) }},
+	"UseTargets": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.UseTargets(sc.ctx, a); return one(err) }},
+	"User":       {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.User(sc.ctx, a, sc.Ada.ID); return one(err) }},
 	"FinishVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
 		return one(sc.FinishVerification(sc.ctx, a, "run", rayslice.Reason{}, nil))
 	}},
@@ -245,6 +256,25 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"Team": {owner, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Team(sc.ctx, a, "vision"); return one(err) }},
+	"TeamUse": {owner, func(sc scene, a rayslice.User) (int, error) {
+		use, err := sc.TeamUse(sc.ctx, a, "vision", time.Now().Add(-time.Hour), time.Now())
+		return len(use.Points), err
+	}},
+	"Use": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Use(sc.ctx, a, sc.request.ID)
+		return one(err)
+	}},
+	"UseHistory": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.UseHistory(sc.ctx, a, sc.request.ID, time.Now().Add(-time.Hour), time.Now(), time.Minute)
+		return one(err)
+	}},
+	"Uses": {owner, func(sc scene, a rayslice.User) (int, error) {
+		m, err := sc.Uses(sc.ctx, a, []string{sc.request.ID})
+		return len(m), err
+	}},
+	"WatchUse": {owner, func(sc scene, a rayslice.User) (int, error) {
+		return one(sc.WatchUse(sc.ctx, a, []string{sc.request.ID}, time.Now()))
+	}},
 	"WouldDecide": {owner, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.WouldDecide(sc.ctx, a, storetest.Draft(1, 1))
 		return one(err)
@@ -367,7 +397,7 @@ func countTeams(teams []rayslice.Team) int {
 // without are the methods that have nobody to ask for: they tell and change nothing of anybody. ownOnly act on the caller
 // alone, whoever that is; anyone is for whoever is signed in.
 var (
-	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn"}
+	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn", "KeepUse"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
 	anyone  = []string{"Fleet", "FleetCards", "NodeVerdicts"}
 )

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/rayslice/rayslice"
 )
 
 // DB is what a pool and a transaction share.
@@ -27,6 +29,7 @@ type Store struct {
 	announcer *announcer
 	repeats   *repeats
 	personas  bool // can sign in
+	keepUse   rayslice.UseRetention
 }
 
 // sessionDefaults bound how long one statement, one lock or one forgotten transaction can hold others up. The database
@@ -67,12 +70,15 @@ func Open(ctx context.Context, url string) (*Store, error) {
 // New returns a Store on a pool, or on a transaction, inside which its own transactions become savepoints.
 func New(db DB) *Store {
 	pool, _ := db.(*pgxpool.Pool)
-	return &Store{db: db, pool: pool, announcer: &announcer{db: db}, repeats: newRepeats()}
+	return &Store{db: db, pool: pool, announcer: &announcer{db: db}, repeats: newRepeats(), keepUse: rayslice.DefaultUseRetention}
 }
 
 // LetPersonasIn says that personas can sign in, as a portal for trying out lets them. Else they count for nothing: they are
 // not told of anything, decide nothing, and are no admins that could be left. Call it before the Store is used.
 func (s *Store) LetPersonasIn() { s.personas = true }
+
+// KeepUse says how long readings of use are kept, up to rayslice.MaxUseRetention. Call it before the Store is used.
+func (s *Store) KeepUse(r rayslice.UseRetention) { s.keepUse = r.OrDefault() }
 
 // canSignIn is the condition that the users row u is somebody who can sign in.
 func (s *Store) canSignIn() string {

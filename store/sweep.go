@@ -16,6 +16,8 @@ type Swept struct {
 	Cancelled int // requests that were asked back and not answered
 	Keys      int // idempotency keys that were old
 	Sessions  int // sign-in sessions that were over
+	Rolled    int // rows of the usage history written for minutes and hours
+	Slots     int // slots of the usage history that were emptied
 }
 
 const (
@@ -24,7 +26,7 @@ const (
 )
 
 // Sweep does what is due by the clock: it ends grants that are over, tells admins about requests that nobody decides, takes
-// back requests whose owner did not answer, and forgets old keys and sessions. Any replica may run it, often and at the
+// back requests whose owner did not answer, rolls the usage history up, and forgets old keys, sessions and readings. Any replica may run it, often and at the
 // same time as others: what another holds is left to it. What it did before an error stays done.
 func (s *Store) Sweep(ctx context.Context, actor rayslice.User) (Swept, error) {
 	if !actor.System {
@@ -45,7 +47,10 @@ func (s *Store) Sweep(ctx context.Context, actor rayslice.User) (Swept, error) {
 			return done, err
 		}
 	}
-	done.Grants, err = s.endGrants(ctx, actor)
+	if done.Grants, err = s.endGrants(ctx, actor); err != nil {
+		return done, err
+	}
+	done.Rolled, done.Slots, err = s.sweepUse(ctx)
 	return done, err
 }
 

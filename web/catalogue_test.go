@@ -173,7 +173,9 @@ func addComputedKeys(wanted map[string]string) {
 	add("", "batch_crowded", "outcomes_crowded") // handed to crowdedText
 	add("saved_", DoneCodes...)
 	add("quota_nothing_", string(unitGiB), string(unitCards))
-	add("", "ended_ago", "ends_in", "seen_ago", "late_for", "waits_for", "waits_since", "approvals_oldest", "fleet_as_of") // handed to the component relative
+	add("", "ended_ago", "ends_in", "seen_ago", "use_ago", "late_for", "waits_for", "waits_since", "approvals_oldest", "fleet_as_of") // handed to the component relative
+	add("use_range_", UseRanges()...)
+	add("use_from_", string(rayslice.UseFromRay), string(rayslice.UseFromPrometheus))
 	add("next_", rayslice.ReasonNeedsLeadGiB, rayslice.ReasonNeedsLeadCards, rayslice.ReasonNeedsLeadHours, rayslice.ReasonNeedsLeadShare)
 	for _, stage := range rayslice.Stages() {
 		add("stage_", string(stage))

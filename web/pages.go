@@ -50,6 +50,7 @@ type ClusterRow struct {
 	Request rayslice.Request
 	Cluster rayslice.Cluster // zero ObservedAt = nothing was observed yet
 	Badge   rayslice.Badge   // whether its slices are enforced
+	Use     rayslice.Use     // zero AskedAt = nothing was asked yet
 }
 
 // ListFilter narrows a list of clusters. Its fields are the query parameters of GET /clusters.
@@ -107,9 +108,11 @@ type RequestPage struct {
 	Deciders     []string              // names of those who may decide, while it waits
 	Decision     *ApprovalRow          // what this user needs to decide it; nil = they are nobody to decide
 	Verification VerificationView
-	Reply        ReplyForm // answer to a lead who asked back
-	Stream       string    // address of the event stream; "" = the page does not refresh itself
-	Way          Way       // to the dashboard and the jobs
+	Reply        ReplyForm    // answer to a lead who asked back
+	Stream       string       // address of the event stream; "" = the page does not refresh itself
+	Way          Way          // to the dashboard and the jobs
+	Use          rayslice.Use // zero AskedAt = nothing was asked yet
+	History      UseHistory
 }
 
 // Way is how to reach a cluster through the portal.

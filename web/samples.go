@@ -35,6 +35,7 @@ func Samples() []Sample {
 	all = append(all, importSamples()...)
 	all = append(all, requestSamples()...)
 	all = append(all, verificationSamples()...)
+	all = append(all, useSamples()...)
 	all = append(all, approvalSamples()...)
 	all = append(all, decisionSamples()...)
 	all = append(all, teamSamples()...)

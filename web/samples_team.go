@@ -20,7 +20,7 @@ func sampleTeam(f Frame) TeamPage {
 	rows[1].Request.ID, rows[1].Request.Owner = "sample000002", sampleLead
 	raise := &rayslice.Grant{ID: 12, Team: "vision", Charge: rayslice.Charge{GiB: 16}, Since: now.AddDate(0, 0, -2), Until: EndOfDay(now.AddDate(0, 0, 5)), By: sampleAdmin.Name, Note: "Camera-ready runs of the March paper"}
 	return TeamPage{
-		Frame: at(f, "/teams/vision"), Team: rayslice.Team{Name: "vision", Namespace: "team-vision"}, Quota: sampleQuotas()[1],
+		Frame: at(f, "/teams/vision"), Team: rayslice.Team{Name: "vision", Namespace: "team-vision"}, Quota: sampleQuotas()[1], Use: sampleTeamUse(now),
 		Rows: rows, More: true, Catalogue: SampleCatalogue(), Rules: sampleRules(), Members: sampleMembers(now),
 		Grants: []rayslice.Grant{
 			*raise,
@@ -88,6 +88,7 @@ func teamSamples() []Sample {
 		})},
 		{"team-empty", as(sampleUser, func(p *TeamPage) {
 			p.Rows, p.More, p.Raises, p.Grants, p.Members = nil, false, nil, p.Grants[1:2], p.Members[:1]
+			p.Use = rayslice.TeamUse{Team: "vision"}
 			p.Quota, p.Rules = rayslice.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 96}}, rayslice.DefaultRules().Under(rayslice.Charge{GiB: 96})
 		})},
 		{"team-over-limit", as(sampleUser, func(p *TeamPage) {

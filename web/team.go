@@ -32,6 +32,7 @@ type TeamPage struct {
 	Limit      Form             // gib, cards, note; for admins
 	Lowered    *rayslice.Charge // the base limit that an admin has to confirm; nil = none
 	Confirm    string           // ?confirm= which question is asked, without JavaScript
+	Use        rayslice.TeamUse // of the last week
 }
 
 // TeamMember is a person of a team with every reason why they are one.

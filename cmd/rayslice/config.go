@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/notify"
 )
 
@@ -61,6 +62,9 @@ type Config struct {
 	SMTPFrom          string         `env:"RAYSLICE_SMTP_FROM" name:"smtp-from" help:"Sender of mail, e.g. rayslice <rayslice@example.org>. Needed with a mail server."`
 	SMTPTLS           string         `env:"RAYSLICE_SMTP_TLS" name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"How mail is encrypted on its way to the server: starttls, which must succeed; tls from the first byte; or none."`
 	WebhookAllow      string         `env:"RAYSLICE_WEBHOOK_ALLOW" help:"Private places that people's webhooks may reach, also without TLS: host names, addresses and networks, separated by commas; empty: https to the public internet only."`
+	UsageRaw          time.Duration  `env:"RAYSLICE_USAGE_RAW" default:"6h" help:"How long readings of use are kept as they were read, up to 18h."`
+	UsageMinutes      time.Duration  `env:"RAYSLICE_USAGE_MINUTES" default:"168h" help:"How long the use of each minute is kept, up to 768h (32 days)."`
+	UsageHours        time.Duration  `env:"RAYSLICE_USAGE_HOURS" default:"4320h" help:"How long the use of each hour is kept, up to 8064h (48 weeks)."`
 	LogLevel          string         `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
 	ShutdownTimeout   time.Duration  `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
 }
@@ -86,6 +90,9 @@ func (c Config) Validate() error {
 		require(c.SMTPAddr == "" || validAddr(c.SMTPAddr), "--smtp-addr (RAYSLICE_SMTP_ADDR): %q is not host:port, e.g. mail.example.org:587", c.SMTPAddr),
 		require(c.SMTPAddr == "" || validSender(c.SMTPFrom), "--smtp-from (RAYSLICE_SMTP_FROM): %q is no address, e.g. rayslice <rayslice@example.org>", c.SMTPFrom),
 		require(validAllow(c.WebhookAllow), "--webhook-allow (RAYSLICE_WEBHOOK_ALLOW): %q is not a list of host names, addresses and networks", c.WebhookAllow),
+		require(within(c.UsageRaw, 3*time.Hour, rayslice.MaxUseRetention.Raw), "--usage-raw (RAYSLICE_USAGE_RAW): must be from 3h to 18h, is %s", c.UsageRaw),
+		require(within(c.UsageMinutes, 24*time.Hour, rayslice.MaxUseRetention.Minutes), "--usage-minutes (RAYSLICE_USAGE_MINUTES): must be from 24h to 768h, is %s", c.UsageMinutes),
+		require(within(c.UsageHours, 7*24*time.Hour, rayslice.MaxUseRetention.Hours), "--usage-hours (RAYSLICE_USAGE_HOURS): must be from 168h to 8064h, is %s", c.UsageHours),
 		require(c.ShutdownTimeout > 0, "--shutdown-timeout (RAYSLICE_SHUTDOWN_TIMEOUT): must be above 0, is %s", c.ShutdownTimeout),
 	)
 }
@@ -158,6 +165,8 @@ func require(ok bool, format string, args ...any) error {
 	}
 	return fmt.Errorf(format, args...)
 }
+
+func within(d, least, most time.Duration) bool { return d >= least && d <= most }
 
 func validAddr(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)

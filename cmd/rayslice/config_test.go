@@ -45,6 +45,7 @@ func TestConfigDefaults(t *testing.T) {
 	want := Config{
 		Addr: "127.0.0.1:8080", AutoMigrate: true, Namespace: "rayslice", KubeRayNamespace: "kuberay-system", NamespaceQuota: true, Verify: true, HeadAccess: "auto", UsageSource: "ray", UsageEvery: 30 * time.Second, UsageWatchedEvery: 5 * time.Second, PrometheusPreset: "ack", QPS: 200, Burst: 400, MaxPodsPerCard: 20,
 		Resync: time.Minute, OIDCScopes: []string{"profile", "email"}, OIDCGroupsClaim: "groups", SMTPTLS: "starttls", LogLevel: "info", ShutdownTimeout: 20 * time.Second,
+		UsageRaw: 6 * time.Hour, UsageMinutes: 168 * time.Hour, UsageHours: 4320 * time.Hour,
 	}
 	if diff := cmp.Diff(want, line.Config); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)

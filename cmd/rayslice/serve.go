@@ -127,6 +127,7 @@ func (p *portal) openStore(ctx context.Context) error {
 	if p.store, err = store.Open(ctx, p.config.DatabaseURL); err != nil {
 		return fmt.Errorf("RAYSLICE_DATABASE_URL: %w", err)
 	}
+	p.store.KeepUse(rayslice.UseRetention{Raw: p.config.UsageRaw, Minutes: p.config.UsageMinutes, Hours: p.config.UsageHours})
 	if p.config.PersonaSignIn {
 		p.store.LetPersonasIn()
 	}

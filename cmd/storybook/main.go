@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"html/template"
@@ -34,6 +35,7 @@ func newStorybook() http.Handler {
 	mux.Handle("GET "+static.Prefix, static.Handler())
 	mux.HandleFunc("GET /{$}", showIndex)
 	mux.HandleFunc("POST /clusters/preview", preview)
+	mux.HandleFunc("GET /api/v1/clusters/{id}/usage", usage)
 	for _, sample := range web.Samples() {
 		mux.HandleFunc("GET /"+sample.Name, func(w http.ResponseWriter, r *http.Request) { show(w, r, sample) })
 	}
@@ -65,6 +67,15 @@ func preview(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := component.Render(r.Context(), w); err != nil {
 		fmt.Fprintln(os.Stderr, "preview:", err)
+	}
+}
+
+// usage answers what the chart of a sample draws.
+func usage(w http.ResponseWriter, r *http.Request) {
+	h := web.SampleHistory(r.URL.Query().Get("range"), time.Now())
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(map[string]any{"from": h.From, "to": h.To, "step_seconds": int(h.Step.Seconds()), "points": h.Points}); err != nil {
+		fmt.Fprintln(os.Stderr, "usage:", err)
 	}
 }
 

@@ -63,6 +63,12 @@ class Cluster:
         return None if reason is None else str(reason["text"])
 
     @property
+    def waits_for(self) -> Optional[str]:
+        """What it waits for, and who can do something about it, as a sentence; ``None`` = it is ready, or over."""
+        pending = self.data.get("pending")
+        return None if pending is None else str(pending["text"])
+
+    @property
     def charge(self) -> Charge:
         """What it costs the team while it lives."""
         return Charge.read(self.data["charge"])
@@ -101,7 +107,7 @@ class Cluster:
         such way in."""
         found = self.data.get("dashboard_url")
         if not found:
-            raise NotReadyError("This portal offers no way to the dashboard.", "no_way_in", what_to_do="Ask an administrator to set RAYSLICE_CLUSTERS_DOMAIN.")
+            raise NotReadyError("This portal offers no way to the dashboard.", "no_way_in", what_to_do="Ask an administrator to set RAYSLICE_CLUSTERS_DOMAIN, or use cluster.connect() from inside Kubernetes.")
         return str(found)
 
     def check_versions(self) -> None:
@@ -205,6 +211,10 @@ class Cluster:
         """Whether the limit of each slice was seen to hold."""
         return Verification(self.portal.transport.send("GET", f"/api/v1/clusters/{self.id}/verification", again=True).data)
 
+    def verify(self) -> None:
+        """Have all workers verified now; :meth:`verification` says what was found. Raises ConflictError where nothing runs."""
+        self.portal.transport.send("POST", f"/api/v1/clusters/{self.id}/verification", again=True)
+
     def audit(self) -> List[Dict[str, Any]]:
         """What happened to it, oldest first."""
         return list(self.portal.transport.send("GET", f"/api/v1/requests/{self.id}/audit", again=True).data["entries"])
@@ -225,7 +235,8 @@ class Cluster:
             joined, wanted = cluster["workers_ready"], cluster["workers_wanted"]
             line += f"  {show.text_bar(joined, wanted, 10)} {joined} of {wanted} workers"
             line += ", dashboard answers" if cluster["head_ready"] else ", head not ready"
-        return show.plain(line + (f"  {self.reason}" if self.reason else ""))
+        why = self.waits_for or self.reason
+        return show.plain(line + (f"  {why}" if why else ""))
 
     def facts(self) -> List[Sequence[Any]]:
         """Name and value of what is worth showing."""

@@ -159,15 +159,12 @@ class Usage(Report):
 
     @property
     def samples(self) -> List[Dict[str, Any]]:
-        """One reading per slice."""
-        for name in ("samples", "slices", "workers"):
-            if isinstance(self.data.get(name), list):
-                return list(self.data[name])
-        return []
+        """One reading per slice, the latest."""
+        return list(self.data["now"]["samples"])
 
     def rows(self) -> List[Sequence[Any]]:
         """One row per slice."""
-        return [(s.get("pod") or s.get("worker") or "?", self._memory(s)[2], self._percent(s), ago(when(s.get("at")))) for s in self.samples]
+        return [(s["pod"], self._memory(s)[2], self._percent(s), f"{ago(when(s['at']))}, by {s['source']}") for s in self.samples]
 
     def html_rows(self) -> List[Sequence[Any]]:
         """The same with a bar of the memory."""
@@ -180,47 +177,62 @@ class Usage(Report):
 
     @staticmethod
     def _memory(sample: Mapping[str, Any]) -> Tuple[Any, Any, str]:
-        used, limit = sample.get("used_mib"), sample.get("limit_mib")
+        used, limit = sample["used_mib"], sample["limit_mib"]
         if used is None:
             return None, limit, "unknown"
-        return used, limit, f"{used / 1024:.1f} GiB" + (f" of {limit / 1024:.1f}" if limit else "")
+        return used, limit, f"{used / 1024:.1f} GiB" + (f" of {limit / 1024:.1f}" if limit else "") + _whole(sample["memory_grade"])
 
     @staticmethod
     def _percent(sample: Mapping[str, Any]) -> str:
-        if sample.get("percent") is None:
+        if sample["percent"] is None:
             return "unknown"
-        whole = " (of the whole card)" if sample.get("grade") in ("card", "whole_card") else ""
-        return f"{sample['percent']:.0f} %{whole}"
+        return f"{sample['percent']:.0f} %" + _whole(sample["grade"])
 
     def note(self) -> str:
-        """Where the figures come from, and what is wrong with them."""
-        problem = self.data.get("problem")
-        if isinstance(problem, dict):
-            return str(problem.get("text") or problem.get("code"))
+        """Why there was no answer to the last question, or that there is nothing yet."""
+        problem = self.data["now"]["problem"]
+        if problem is not None:
+            return str(problem["text"])
         return "" if self.samples else "nothing has been read yet"
 
 
+def _whole(grade: str) -> str:
+    """A figure of the whole card is never shown as a slice's own."""
+    return " (of the whole card)" if grade == "card" else ""
+
+
 class Verification(Report):
-    """Whether each worker's slice is enforced: enforced, not enforced, inconclusive or out of date."""
+    """Whether each worker's slice was seen to be enforced: enforced, not_enforced, inconclusive, out_of_date, or ``None``."""
 
     head = ("worker", "verdict", "why", "when")
 
     @property
     def workers(self) -> List[Dict[str, Any]]:
-        """One verdict per worker."""
-        for name in ("certificates", "workers", "verdicts"):
-            if isinstance(self.data.get(name), list):
-                return list(self.data[name])
-        return []
+        """One per worker: ``pod``, ``verdict`` (``None`` = nobody has looked) and the ``certificate`` with its evidence."""
+        return list(self.data["workers"])
+
+    @property
+    def enforced(self) -> Optional[bool]:
+        """Whether every worker's slice was shown to be enforced; ``None`` = that is not known."""
+        verdicts = {w["verdict"] for w in self.workers}
+        if verdicts == {"enforced"}:
+            return True
+        return False if "not_enforced" in verdicts else None
 
     def rows(self) -> List[Sequence[Any]]:
         """One row per worker."""
-        def why(w: Mapping[str, Any]) -> str:
-            reason = w.get("reason")
-            return str(reason.get("text") or reason.get("code")) if isinstance(reason, dict) else str(reason or w.get("text") or "")
-
-        return [(w.get("pod") or w.get("worker") or "?", w.get("verdict") or "unknown", why(w), ago(when(w.get("at") or w.get("ended_at")))) for w in self.workers]
+        rows: List[Sequence[Any]] = []
+        for w in self.workers:
+            found = w["certificate"]
+            why = (found["judgement"]["reason"] or {}).get("code", "") if found else ""
+            rows.append((w["pod"], w["verdict"] or "unknown", why, ago(when(found["at"])) if found else ""))
+        return rows
 
     def note(self) -> str:
-        """What to do when there is none."""
-        return "" if self.workers else "nothing has been verified yet"
+        """Whether a run is under way, and why the last one brought nothing."""
+        runs = self.data["runs"]
+        if runs and runs[0]["ended_at"] is None:
+            return "a verification is under way"
+        if runs and runs[0]["reason"]:
+            return str(runs[0]["reason"]["text"])
+        return "" if any(w["certificate"] for w in self.workers) else "nothing has been verified yet"

@@ -1,0 +1,10 @@
+DROP TABLE use_rolled;
+DROP TABLE use_slots;
+DROP TABLE use_hours;
+DROP TABLE use_minutes;
+DROP TABLE use_raw;
+DROP TABLE use_series;
+DROP TABLE replicas;
+DROP TABLE use_watches;
+DROP TABLE uses;
+DROP TYPE use_grade;
