@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 import rayslice
-from rayslice import Charge, EndedError, FieldError, NotFoundError, Portal, QuotaError, ReturnedError, SignInError, UnreachableError, WaitTimeout
+from rayslice import Charge, EndedError, FieldError, NotFoundError, NotReadyError, Portal, QuotaError, ReturnedError, SignInError, UnreachableError, WaitTimeout
 from rayslice.cli import main
 
 
@@ -26,6 +26,31 @@ def test_story(portal):
     with pytest.raises(EndedError) as ended:
         cluster.wait(timeout=60)
     assert ended.value.code.startswith("ended_")
+
+
+def test_what_runs(portal):
+    """A job through the way in, what the slices use, and whether they are enforced."""
+    capacity = portal.capacity()
+    assert capacity.fits(4) is True and capacity.fits(7) is None and "<table>" in capacity._repr_html_()
+    with portal.request(slice="4GiB", workers=1, hours=1, purpose="what runs") as cluster:
+        with pytest.raises(NotReadyError):
+            cluster.submit("true")
+        cluster.wait(timeout=180, progress=False)
+        job = cluster.submit("python -c 'print(\"<b>bold</b>\")'", env={"WHO": "Mei Lin"})
+        assert job.wait(timeout=120) == "SUCCEEDED" and "<b>bold</b>" in job.logs() and job.id in repr(job)
+        assert job.info()["runtime_env"]["env_vars"] == {"WHO": "Mei Lin"} and "<b>" not in job._repr_html_()
+        assert job.id in [j["submission_id"] for j in cluster.jobs()]
+        failing = cluster.submit("python -c 'raise SystemExit(3)'")
+        with pytest.raises(EndedError) as ended:
+            failing.wait(timeout=120)
+        assert ended.value.code == "job_failed"
+        found = cluster.verification()
+        assert found.enforced is True and "enforced" in str(found)
+        cluster.verify()
+        use = cluster.usage()
+        assert "worker" in str(use) and "<table>" in use._repr_html_()
+        for sample in use.samples:
+            assert sample["limit_mib"] is None or sample["limit_mib"] >= 4096
 
 
 def test_shows_itself(portal):

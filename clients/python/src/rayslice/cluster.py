@@ -238,6 +238,12 @@ class Cluster:
         why = self.waits_for or self.reason
         return show.plain(line + (f"  {why}" if why else ""))
 
+    def progress(self) -> Any:
+        """What tells one step from the next: sentences that say how long something took are left out."""
+        cluster, pending = self.data["cluster"] or {}, self.data.get("pending") or {}
+        codes = [c["code"] for c in pending.get("conditions", ())]
+        return self.state, cluster.get("workers_ready"), cluster.get("head_ready"), pending.get("stage"), codes
+
     def facts(self) -> List[Sequence[Any]]:
         """Name and value of what is worth showing."""
         groups = ", ".join(f"{g['workers']} × {g['slice_gib']} GiB of {g['pool']}" if g["slice_gib"] else f"{g['workers']} × {g['name']}" for g in self.data["groups"])
@@ -276,13 +282,14 @@ class _Progress:
     """Shows how a cluster comes along: in place in a notebook, line by line elsewhere."""
 
     def __init__(self, to: Optional[TextIO] = None) -> None:
-        self._to, self._said, self._handle = to or sys.stderr, "", None
+        self._to, self._handle = to or sys.stderr, None
+        self._said: Any = None
 
     def __call__(self, cluster: Cluster) -> None:
-        line = cluster.progress_text()
-        if line == self._said:
+        line, new = cluster.progress_text(), cluster.progress()
+        if new == self._said:
             return
-        self._said = line
+        self._said = new
         display = _notebook_display()
         if display is None:
             print(f"{cluster.name}: {line}", file=self._to)
