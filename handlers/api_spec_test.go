@@ -42,7 +42,7 @@ func checkSpec(t testing.TB, r *http.Request, body []byte, got answer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Method == http.MethodHead || got.Code == http.StatusInternalServerError {
+	if r.Method == http.MethodHead || r.Method == http.MethodOptions || got.Code == http.StatusInternalServerError {
 		return // no body to look at; a fault of ours, which nobody promises and whose test asks for it
 	}
 	route, params, err := router.FindRoute(r)
