@@ -19,7 +19,7 @@ help: ## print this
 
 .PHONY: demo
 demo: build sandbox ## run the portal on a real control plane with a simulated GPU fleet; Ctrl-C stops it
-	@.ci/install postgres
+	@.ci/install postgres compiler python
 	@bin/rayslice demo --dir .demo --bin bin
 
 .PHONY: demo-reset
@@ -44,9 +44,9 @@ test-api: build sandbox ## run schemathesis over the API's specification against
 	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestSchemathesis -v
 
 .PHONY: test-ray
-test-ray: ## run the probe through the Jobs API of a real Ray from PyPI, with a stand-in for the GPU driver
+test-ray: ## run the probe, and jobs through the portal, on a real Ray from PyPI, with a stand-in for the GPU driver
 	@.ci/install compiler python
-	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -run RealRay ./k8s/probe
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -p 1 -timeout 20m -run RealRay ./k8s/probe ./handlers
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files

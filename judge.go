@@ -173,11 +173,11 @@ func (j *judge) wholeSeen() Reason {
 // neighboursMiB is the most that others may hold: what nvidia-smi shows as used where it shows the whole card, or else what
 // the target knows.
 func (j *judge) neighboursMiB() *int {
-	for _, card := range j.worker.SMI.Cards {
-		if j.worker.SMI.Ran() && card.TotalMiB != nil && card.UsedMiB != nil && j.sizes.whole(*card.TotalMiB) {
+	if smi := j.worker.SMI; smi.Ran() && len(smi.Cards) > 0 {
+		card := smi.Cards[0]
+		if card.TotalMiB != nil && card.UsedMiB != nil && j.sizes.whole(*card.TotalMiB) {
 			return card.UsedMiB
 		}
-		break
 	}
 	return j.target.NeighboursMiB
 }

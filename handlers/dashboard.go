@@ -159,7 +159,7 @@ func (s *Server) explainFailure(ctx context.Context, err error) error {
 		return errUploadTooLarge
 	case errors.Is(context.Cause(ctx), errAccessEnded):
 		return errNotOpened
-	case errors.Is(err, context.Canceled) && context.Cause(ctx) == context.Canceled:
+	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.Canceled):
 		return err // the visitor has left
 	}
 	return errHeadAway(err)

@@ -69,7 +69,7 @@ func Preset(name string) (SeriesNames, error) {
 // Validate names the first thing that cannot be asked for.
 func (n SeriesNames) Validate() error {
 	for field, label := range map[string]string{"namespace": n.Namespace, "pod": n.Pod, "gpu": n.GPU} {
-		if !model.LabelName(label).IsValidLegacy() {
+		if !model.LegacyValidation.IsValidLabelName(label) {
 			return fmt.Errorf("%s: %q is no name of a label", field, label)
 		}
 	}

@@ -236,7 +236,6 @@ const maxUseColumns = 8
 type useSeries struct {
 	label  string
 	points map[time.Time]rayslice.UsePoint
-	peak   int
 }
 
 // series returns the shares of cards of a history in the order of their pods' names.

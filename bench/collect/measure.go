@@ -102,9 +102,15 @@ type reading struct {
 // watch runs the collector, and measures from the end of its first round on.
 func (m *measureCommand) watch(ctx context.Context, collector *k8s.Collector, registry *prometheus.Registry, pool *pgxpool.Pool, report *bench.Report) error {
 	collecting, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- collector.Run(collecting) }()
-	defer func() { stop(); <-done }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = collector.Run(collecting) // until it is stopped
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
 	if err := pause(ctx, m.Every+5*time.Second); err != nil {
 		return err
 	}

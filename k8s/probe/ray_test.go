@@ -56,7 +56,7 @@ func startRay(t *testing.T) *realRay {
 		}
 		t.Skip(missing)
 	}
-	temp, err := os.MkdirTemp("/tmp", "ray-") // short: Ray puts sockets into it
+	temp, err := os.MkdirTemp("/tmp", "ray-") //nolint:usetesting // short: Ray puts sockets into it
 	if err != nil {
 		t.Fatal(err)
 	}

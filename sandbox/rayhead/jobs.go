@@ -151,7 +151,7 @@ func (j *jobs) start(c cluster, s submission) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if slices.ContainsFunc(j.jobs, func(other *job) bool { return other.id == one.id }) {
-		return fmt.Errorf("ValueError: Job with submission_id %s already exists. Please use a different submission_id.", one.id) //nolint:revive,staticcheck // Ray's own words
+		return fmt.Errorf("ValueError: Job with submission_id %s already exists. Please use a different submission_id.", one.id) //nolint:staticcheck // Ray's own words
 	}
 	j.jobs = append(j.jobs, one)
 	if c.faults[JobsStuck] {
@@ -238,7 +238,7 @@ func (j *jobs) remove(one *job) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !slices.Contains([]string{jobStopped, jobSucceeded, jobFailed}, one.status) {
-		return fmt.Errorf("RuntimeError: Attempted to delete job '%s', but it is in a non-terminal state %s.", one.id, one.status) //nolint:revive,staticcheck // Ray's own words
+		return fmt.Errorf("RuntimeError: Attempted to delete job '%s', but it is in a non-terminal state %s.", one.id, one.status) //nolint:staticcheck // Ray's own words
 	}
 	j.jobs = slices.DeleteFunc(j.jobs, func(other *job) bool { return other == one })
 	return os.RemoveAll(one.dir)
