@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rayslice/rayslice"
 )
 
 // python returns a command of the tests' Python, at the root of the project, that calls the portal as Mei Lin.
@@ -55,8 +58,12 @@ const schemathesisConfig = `[parameters]
 func TestSchemathesis(t *testing.T) {
 	i := install(t)
 	i.start()
-	asked, err := i.call(http.MethodPost, "/api/v1/requests", "", draftOf("made-up", 22)) // more than starts at once, so it waits
+	draft := strings.Replace(draftOf("made-up", 22), "{", `{"purpose": "to be changed", `, 1) // more than starts at once, so it waits
+	asked, err := i.call(http.MethodPost, "/api/v1/requests", "", draft)
 	i.must(err)
+	if asked.State != rayslice.StatePending {
+		t.Fatalf("%+v", asked)
+	}
 	c := i.python(3*time.Minute, "-m", "schemathesis.cli", "run", i.url+"/api/openapi.json", "--header", "Authorization: Bearer "+i.portal.token,
 		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,"+
 			"unsupported_method,allow_header_conformance",
