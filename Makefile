@@ -35,6 +35,14 @@ test: build sandbox ## run every test, on a sandbox with a Postgres that it star
 test-fast: ## run the tests that need neither Postgres nor the sandbox
 	go test ./...
 
+.PHONY: test-python
+test-python: build sandbox ## run the Python client's tests, its README and docs/notebook.ipynb against a portal
+	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestPython -v
+
+.PHONY: test-api
+test-api: build sandbox ## run schemathesis over the API's specification against a portal
+	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestSchemathesis -v
+
 .PHONY: test-ray
 test-ray: ## run the probe, and jobs through the portal, on a real Ray from PyPI, with a stand-in for the GPU driver
 	@.ci/install compiler python
@@ -51,15 +59,18 @@ fmt: ## format Go files as lint wants them
 	cd sandbox && $(LINT) fmt
 
 TEMPL := go tool templ
+OAPI := cd handlers/api && go tool -modfile=$(CURDIR)/tools.mod oapi-codegen -config oapi-codegen.yaml openapi.yaml
 
 .PHONY: generate
-generate: ## write the Go files of the page templates
+generate: ## write the Go files of the page templates and of the API's specification
 	$(TEMPL) generate -path web
+	$(OAPI)
 
 .PHONY: generate-check
 generate-check:
-	@fingerprint() { find web -name '*_templ.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); $(TEMPL) generate -path web -log-level error; \
-	[ "$$before" = "$$(fingerprint)" ] || { echo "web: generated files were not current; they are now: commit them" >&2; exit 1; }
+	@fingerprint() { find web handlers/api -name '*_templ.go' -o -name '*.gen.go' | sort | xargs cat | cksum; }; before=$$(fingerprint); \
+	$(TEMPL) generate -path web -log-level error; $(OAPI); cd $(CURDIR); \
+	[ "$$before" = "$$(fingerprint)" ] || { echo "generated files were not current; they are now: commit them" >&2; exit 1; }
 
 .PHONY: build
 build: ## build bin/rayslice and bin/sandbox
@@ -115,6 +126,11 @@ bench-quota: build ## measure accepted requests per second on a team's quota, be
 bench-approvals: build ## measure the server time of the approvals page among 10,000 requests
 	@.ci/install postgres
 	@go run ./bench/approvals $(BENCH) $(ARGS)
+
+.PHONY: bench-api
+bench-api: build ## measure the list of 200 clusters over the API, beside pgbench with the same SQL
+	@.ci/install postgres
+	@go run ./bench/api $(BENCH) $(ARGS)
 
 .PHONY: bench-tabs
 bench-tabs: build sandbox ## count the API-server requests that 500 open tabs cause, beside none

@@ -86,6 +86,29 @@ func DecodeResend(r io.Reader) (Resend, error) {
 	return again, CheckReply(again.Reply)
 }
 
+// An Answer is what an owner says to a lead who has asked back.
+type Answer struct {
+	Revision int // of the request as its owner saw it
+	Reply    string
+}
+
+// DecodeReply reads one JSON object strictly, as DecodeDraft does, as an owner's answer. It must say something.
+func DecodeReply(r io.Reader) (Answer, error) {
+	var body struct {
+		Revision *int   `json:"revision"`
+		Reply    string `json:"reply"`
+	}
+	if err := decodeBody(r, &body); err != nil {
+		return Answer{}, err
+	}
+	v, answer := &validation{}, Answer{Revision: valueOr(body.Revision, 0), Reply: strings.TrimSpace(body.Reply)}
+	v.text("reply", answer.Reply, MaxAnswerLength, true)
+	if body.Revision == nil {
+		v.bad("revision", CodeRequired, nil)
+	}
+	return answer, Invalid(v.fields...)
+}
+
 // CheckReply refuses what an owner may not write to a lead.
 func CheckReply(reply string) error {
 	v := &validation{}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -84,5 +85,44 @@ func TestCheckTerms(t *testing.T) {
 		if (err == nil) != want {
 			t.Errorf("%d GiB: %v, want %v", gib, err, want)
 		}
+	}
+}
+
+// FuzzDecodeOthers sends anything to the decoders beside DecodeDraft's: a refusal names fields, and nothing that is accepted
+// breaks its bounds.
+func FuzzDecodeOthers(f *testing.F) {
+	for _, seed := range []string{
+		`{"verdict": "approve", "revision": 1}`, `{"verdict": "approve", "revision": 1, "hours": 2, "groups": [{"workers": 1, "slice_gib": 4}]}`,
+		`{"verdict": "reject", "revision": 1e3, "answer": "\u0000"}`, `{"reply": "Figure 3", "revision": 1}`, `{"reply": " ", "revision": null}`,
+		`{"revision": 2, "team": "vision", "name": "x", "pool": "a10", "slice_gib": 8, "workers": 1, "reply": "smaller"}`, `{}`, `null`, `[]`, `{}{}`, "\xff",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		draft := RequestDraft{Hours: 8, Groups: []Group{{Slice: Slice{Pool: "a10", GiB: 8, Cards: 1}, Workers: 2, MaxWorkers: 2}}}
+		decision, err := DecodeDecision(strings.NewReader(body), draft)
+		named(t, err)
+		if err == nil && utf8.RuneCountInString(decision.Answer) > MaxAnswerLength {
+			t.Errorf("accepted an answer of %d characters", utf8.RuneCountInString(decision.Answer))
+		}
+		reply, err := DecodeReply(strings.NewReader(body))
+		named(t, err)
+		if err == nil && (reply.Reply == "" || utf8.RuneCountInString(reply.Reply) > MaxAnswerLength) {
+			t.Errorf("accepted the reply %q", reply.Reply)
+		}
+		again, err := DecodeResend(strings.NewReader(body))
+		named(t, err)
+		if err == nil && utf8.RuneCountInString(again.Reply) > MaxAnswerLength {
+			t.Errorf("accepted a reply of %d characters", utf8.RuneCountInString(again.Reply))
+		}
+	})
+}
+
+// named fails unless an error is a refusal that names fields.
+func named(t *testing.T, err error) {
+	t.Helper()
+	var refused *Error
+	if err != nil && (!errors.As(err, &refused) || refused.Kind != KindInvalid || len(refused.Fields) == 0 || refused.Fields[0].Field == "") {
+		t.Errorf("refused without a field: %v", err)
 	}
 }

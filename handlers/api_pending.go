@@ -4,40 +4,16 @@ import (
 	"time"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 	"github.com/rayslice/rayslice/web"
 )
 
-// pendingJSON says what a request that is not ready waits for. Texts are in the caller's language; detail and message are
-// Kubernetes' own words, and untrusted.
-type pendingJSON struct {
-	Stage      rayslice.Stage  `json:"stage"`
-	Since      *time.Time      `json:"since"` // when the stage began, as far as is known
-	Text       string          `json:"text"`  // all of it in one sentence
-	Conditions []conditionJSON `json:"conditions"`
-	Attempts   []attemptJSON   `json:"attempts"` // oldest first; empty in lists
-}
-
-// conditionJSON is one thing that has to change.
-type conditionJSON struct {
-	Code   string          `json:"code"`
-	Text   string          `json:"text"`
-	Detail *string         `json:"detail"`
-	Pods   int             `json:"pods"` // that it holds up; 0 = it is not about single pods
-	Next   string          `json:"next"` // what to do
-	Who    *rayslice.Party `json:"who"`  // who can: owner, lead or admin; null = nobody has to
-}
-
-// attemptJSON is what Kubernetes has tried again and again.
-type attemptJSON struct {
-	Reason  string    `json:"reason"`
-	Kind    string    `json:"kind"`
-	Objects int       `json:"objects"`
-	Count   int       `json:"count"`
-	First   time.Time `json:"first"`
-	Last    time.Time `json:"last"`
-	Warning bool      `json:"warning"`
-	Message string    `json:"message"`
-}
+// What a request that is not ready waits for, in the specification's types.
+type (
+	pendingJSON   = api.Pending
+	conditionJSON = api.Condition
+	attemptJSON   = api.Attempt
+)
 
 // toPendingJSON returns nil for what waits for nothing.
 func toPendingJSON(l *web.Localizer, pending rayslice.Pending, at time.Time) *pendingJSON {

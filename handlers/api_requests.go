@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"bytes"
+	"context"
 	"net/http"
 	"net/url"
 	"time"
@@ -8,144 +10,43 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 )
 
-// requestJSON is a request as programs see it. What is not known, or has not happened, is null and never zero.
-type requestJSON struct {
-	ID          string            `json:"id"`
-	Team        string            `json:"team"`
-	Name        string            `json:"name"`
-	Purpose     string            `json:"purpose"`
-	Hours       int               `json:"hours"`
-	State       rayslice.State    `json:"state"`
-	Revision    int               `json:"revision"`   // grows whenever what is asked for changes; a decision and a change name it
-	Asked       *askedJSON        `json:"asked"`      // as asked, where less was granted; null = all of it was
-	DecidedBy   *string           `json:"decided_by"` // who approved, asked back or rejected; null = nobody in person
-	Answer      *string           `json:"answer"`     // what that person said
-	SentAt      time.Time         `json:"sent_at"`    // when it was last sent for a decision
-	Reason      *reasonJSON       `json:"reason"`
-	Owner       ownerJSON         `json:"owner"`
-	Charge      rayslice.Charge   `json:"charge"`
-	Head        rayslice.Head     `json:"head"`
-	Groups      []rayslice.Group  `json:"groups"`
-	Image       string            `json:"image"`
-	RayVersion  string            `json:"ray_version"`
-	Env         map[string]string `json:"env"`
-	PullSecrets []string          `json:"pull_secrets"`
-	CreatedAt   time.Time         `json:"created_at"`
-	EndsAt      *time.Time        `json:"ends_at"`
-	ReadyAt     *time.Time        `json:"ready_at"`
-	StoppedAt   *time.Time        `json:"stopped_at"`
-	Object      objectJSON        `json:"object"`
-	Cluster     *clusterJSON      `json:"cluster"`     // null = nothing was observed yet
-	ObservedAt  *time.Time        `json:"observed_at"` // of cluster
-	Pending     *pendingJSON      `json:"pending"`     // what it waits for; null = it is ready, or over
-}
-
-// askedJSON is the part of a request that a lead may have cut.
-type askedJSON struct {
-	Hours  int              `json:"hours"`
-	Groups []rayslice.Group `json:"groups"`
-	Charge rayslice.Charge  `json:"charge"`
-}
-
-// decisionJSON says what would follow from sending a request.
-type decisionJSON struct {
-	StartsAtOnce bool     `json:"starts_at_once"`
-	Code         string   `json:"code"`
-	Text         string   `json:"text"`
-	Deciders     []string `json:"deciders"`       // names of those who would be asked; empty = nobody has to be
-	NeedsPurpose bool     `json:"needs_purpose"`  // sending it is refused until it says what it is for
-	Note         string   `json:"note,omitempty"` // what is still missing, as a sentence
-}
-
-// reasonJSON says why the state is what it is, as a code for programs and a sentence in the caller's language.
-type reasonJSON struct {
-	Code string `json:"code"`
-	Text string `json:"text"`
-}
-
-type ownerJSON struct {
-	Name  string `json:"name"`
-	Email string `json:"email"`
-}
-
-// objectJSON names the RayCluster in Kubernetes.
-type objectJSON struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
-
-// clusterJSON sums up what Kubernetes reported.
-type clusterJSON struct {
-	HeadReady     bool             `json:"head_ready"`     // the head pod is ready and Ray answers on it
-	WorkersReady  int              `json:"workers_ready"`  // worker pods that run and are ready
-	WorkersWanted int              `json:"workers_wanted"` // how many must be ready before the cluster is
-	Connect       *connectJSON     `json:"connect"`        // null = no address yet
-	Drift         []rayslice.Drift `json:"drift"`          // where Kubernetes differs from what was approved; shown, not undone
-}
-
-// connectJSON says where the cluster can be reached from inside Kubernetes.
-type connectJSON struct {
-	Client    string `json:"client"`     // for ray.init
-	Dashboard string `json:"dashboard"`  // address of the dashboard and the jobs API
-	JobSubmit string `json:"job_submit"` // a command to begin with
-}
-
-// requestPageJSON is one page of a list.
-type requestPageJSON struct {
-	Requests []requestJSON `json:"requests"`
-	Next     *string       `json:"next"` // ?cursor= of the next page; null = this is the last one
-}
-
-// dryRunJSON is what a request would cost and apply.
-type dryRunJSON struct {
-	YAML          string          `json:"yaml"`
-	Charge        rayslice.Charge `json:"charge"`
-	Quota         quotaJSON       `json:"quota"`
-	WouldFitQuota bool            `json:"would_fit_quota"`
-	Decision      *decisionJSON   `json:"decision"` // null = it does not fit the quota, and would be refused
-}
-
-type quotaJSON struct {
-	Team  string          `json:"team"`
-	Limit rayslice.Charge `json:"limit"`
-	Used  rayslice.Charge `json:"used"`
-	Held  rayslice.Charge `json:"held"`
-	Left  rayslice.Charge `json:"left"`
-}
-
-// apiCreateRequest asks for a cluster, or with ?dry_run=true says what would be asked for.
-func (s *Server) apiCreateRequest(c echo.Context) error {
+// CreateRequest asks for a cluster, or with ?dry_run=true says what would be asked for.
+func (p program) CreateRequest(ctx context.Context, asked api.CreateRequestRequestObject) (api.CreateRequestResponseObject, error) {
+	c := echoOf(ctx)
 	key, err := idempotencyKey(c.Request())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dryRun, err := readDryRun(c.QueryParams())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	draft, err := s.readDraft(c)
+	draft, err := p.readDraft(c, asked.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if dryRun {
-		return s.apiDryRun(c, draft)
+		return p.dryRun(c, draft)
 	}
-	request, err := s.config.Store.CreateRequest(c.Request().Context(), user(c), draft, key)
+	request, err := p.config.Store.CreateRequest(ctx, user(c), draft, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/requests/"+request.ID)
-	return c.JSON(http.StatusCreated, s.toJSON(c, request, rayslice.Cluster{}, nil)) // nothing has been observed yet
+	one := oneRequest(p.requestOf(c, request, rayslice.Cluster{}, nil)) // nothing has been observed yet
+	return api.CreateRequest201JSONResponse{Body: one.Body, Headers: api.CreateRequest201ResponseHeaders{
+		ETag: one.Headers.ETag, Location: "/api/v1/requests/" + request.ID,
+	}}, nil
 }
 
 // readDraft reads the body, completes it and checks it.
-func (s *Server) readDraft(c echo.Context) (rayslice.RequestDraft, error) {
+func (s *Server) readDraft(c echo.Context, body *api.Body) (rayslice.RequestDraft, error) {
 	if err := wantJSON(c); err != nil {
 		return rayslice.RequestDraft{}, err
 	}
-	draft, err := rayslice.DecodeDraft(c.Request().Body)
+	draft, err := rayslice.DecodeDraft(bytes.NewReader(body.JSON))
 	if err != nil {
 		return draft, err
 	}
@@ -199,36 +100,39 @@ func readDryRun(query url.Values) (bool, error) {
 	return false, rayslice.Invalid(rayslice.FieldError{Field: "dry_run", Code: rayslice.CodeType, Args: map[string]any{"want": "bool", "got": "text"}})
 }
 
-func (s *Server) apiDryRun(c echo.Context, draft rayslice.RequestDraft) error {
+func (p program) dryRun(c echo.Context, draft rayslice.RequestDraft) (api.CreateRequestResponseObject, error) {
 	ctx, actor := c.Request().Context(), user(c)
-	yaml, err := s.preview(ctx, actor, draft)
+	yaml, err := p.preview(ctx, actor, draft)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	quota, err := s.config.Store.Quota(ctx, actor, draft.Team)
+	quota, err := p.config.Store.Quota(ctx, actor, draft.Team)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	decision, err := s.foreseen(c, draft, quota)
+	decision, err := p.foreseen(c, draft, quota)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.JSON(http.StatusOK, dryRunJSON{
+	return api.CreateRequest200JSONResponse{
 		Decision: decision,
-		YAML:     yaml, Charge: draft.Charge(), WouldFitQuota: quota.Allow(draft.Charge()),
-		Quota: quotaJSON{Team: quota.Team, Limit: quota.Limit, Used: quota.Used, Held: quota.Held, Left: quota.Left()},
-	})
+		Yaml:     yaml, Charge: draft.Charge(), WouldFitQuota: quota.Allow(draft.Charge()), Quota: quotaNumbers(quota),
+	}, nil
+}
+
+func quotaNumbers(q rayslice.Quota) api.Quota {
+	return api.Quota{Team: q.Team, Limit: q.Limit, Used: q.Used, Held: q.Held, Left: q.Left()}
 }
 
 // foreseen says what would follow from sending the draft, and whether it lacks the purpose that a lead decides by; nil when
 // it does not fit the quota, as nobody decides about that.
-func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota rayslice.Quota) (*decisionJSON, error) {
+func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota rayslice.Quota) (*api.Foreseen, error) {
 	ctx, actor := c.Request().Context(), user(c)
 	why, err := s.config.Store.WouldDecide(ctx, actor, draft)
 	if err != nil || !quota.Allow(draft.Charge()) {
 		return nil, err
 	}
-	d := &decisionJSON{StartsAtOnce: why.Code == rayslice.ReasonAutoApproved, Code: why.Code, Text: visitOf(c).locale.Reason(why), Deciders: []string{}}
+	d := &api.Foreseen{StartsAtOnce: why.Code == rayslice.ReasonAutoApproved, Code: why.Code, Text: visitOf(c).locale.Reason(why), Deciders: []string{}}
 	if d.StartsAtOnce {
 		return d, nil
 	}
@@ -240,173 +144,228 @@ func (s *Server) foreseen(c echo.Context, draft rayslice.RequestDraft, quota ray
 	return d, err
 }
 
-// apiResendRequest changes what the caller's waiting request asks for and sends it again.
-func (s *Server) apiResendRequest(c echo.Context) error {
-	request, err := s.changeable(c)
+// ResendRequest changes what the caller's waiting request asks for and sends it again.
+func (p program) ResendRequest(ctx context.Context, asked api.ResendRequestRequestObject) (api.ResendRequestResponseObject, error) {
+	c := echoOf(ctx)
+	request, err := p.changeable(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := wantJSON(c); err != nil {
-		return err
+		return nil, err
 	}
-	again, err := rayslice.DecodeResend(c.Request().Body)
+	again, err := rayslice.DecodeResend(bytes.NewReader(asked.Body.JSON))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fleet, err := s.config.Store.Fleet(c.Request().Context(), user(c))
+	fleet, err := p.config.Store.Fleet(ctx, user(c))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.check(c.Request().Context(), user(c), &again.Draft, fleet); err != nil {
-		return err
+	if err := p.check(ctx, user(c), &again.Draft, fleet); err != nil {
+		return nil, err
 	}
-	request, err = s.config.Store.ResendRequest(c.Request().Context(), user(c), request.ID, again.Revision, again.Draft, again.Reply)
+	request, err = p.config.Store.ResendRequest(ctx, user(c), request.ID, again.Revision, again.Draft, again.Reply)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.answerRequest(c, http.StatusOK, request)
+	one, err := p.observed(c, request)
+	return api.ResendRequest200JSONResponse{OneRequestJSONResponse: one}, err
 }
 
-// apiDecideRequest carries out what somebody signed in has decided. A token is refused whatever it sends.
-func (s *Server) apiDecideRequest(c echo.Context) error {
-	ctx, actor := c.Request().Context(), decider(c)
+// ReplyToLead answers a lead's question and sends the request again as it is.
+func (p program) ReplyToLead(ctx context.Context, asked api.ReplyToLeadRequestObject) (api.ReplyToLeadResponseObject, error) {
+	c := echoOf(ctx)
+	request, err := p.changeable(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := wantJSON(c); err != nil {
+		return nil, err
+	}
+	reply, err := rayslice.DecodeReply(bytes.NewReader(asked.Body.JSON))
+	if err != nil {
+		return nil, err
+	}
+	if !request.State.Open() {
+		return nil, decidedAlready(request)
+	}
+	request, err = p.config.Store.ResendRequest(ctx, user(c), request.ID, reply.Revision, request.Draft, reply.Reply)
+	if err != nil {
+		return nil, err
+	}
+	one, err := p.observed(c, request)
+	return api.ReplyToLead200JSONResponse{OneRequestJSONResponse: one}, err
+}
+
+// DecideRequest carries out what somebody signed in has decided. A token is refused whatever it sends.
+func (p program) DecideRequest(ctx context.Context, asked api.DecideRequestRequestObject) (api.DecideRequestResponseObject, error) {
+	c := echoOf(ctx)
+	actor := decider(c)
 	id, err := requestID(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request, err := s.config.Store.Request(ctx, actor, id)
+	request, err := p.config.Store.Request(ctx, actor, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var decision rayslice.Decision
 	if actor.MayDecide(request) == nil { // else the store refuses, and records it
-		if err := wantJSON(c); err != nil {
-			return err
-		}
-		if decision, err = rayslice.DecodeDecision(c.Request().Body, request.Draft); err != nil {
-			return err
-		}
-		if decision.Terms != nil {
-			if err := request.Draft.CheckTerms(*decision.Terms, s.config.Catalogue); err != nil {
-				return err
-			}
+		if decision, err = p.readDecision(c, asked.Body, request.Draft); err != nil {
+			return nil, err
 		}
 	}
-	decided, err := s.config.Store.DecideRequest(ctx, actor, id, decision)
+	decided, err := p.config.Store.DecideRequest(ctx, actor, id, decision)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.answerRequest(c, http.StatusOK, decided)
+	one, err := p.observed(c, decided)
+	return api.DecideRequest200JSONResponse{OneRequestJSONResponse: one}, err
 }
 
-// apiRequests lists the requests the caller may see, newest first.
-func (s *Server) apiRequests(c echo.Context) error {
-	ctx, actor := c.Request().Context(), user(c)
-	filter, err := readFilter(actor, c.QueryParams(), listLength)
-	if err != nil {
-		return err
+func (s *Server) readDecision(c echo.Context, body *api.Body, draft rayslice.RequestDraft) (rayslice.Decision, error) {
+	if err := wantJSON(c); err != nil {
+		return rayslice.Decision{}, err
 	}
-	found, err := s.requests(ctx, actor, filter)
-	if err != nil {
-		return err
+	decision, err := rayslice.DecodeDecision(bytes.NewReader(body.JSON), draft)
+	if err != nil || decision.Terms == nil {
+		return decision, err
 	}
-	rows, err := s.rows(ctx, actor, found.Requests)
+	return decision, draft.CheckTerms(*decision.Terms, s.config.Catalogue)
+}
+
+// ListRequests lists the requests the caller may see, newest first.
+func (p program) ListRequests(ctx context.Context, _ api.ListRequestsRequestObject) (api.ListRequestsResponseObject, error) {
+	c := echoOf(ctx)
+	filter, err := readFilter(user(c), c.QueryParams(), listLength)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fleet, err := s.config.Store.Fleet(ctx, actor)
+	found, err := p.requests(ctx, user(c), filter)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	answer := requestPageJSON{Requests: make([]requestJSON, len(rows))}
+	rows, err := p.rows(ctx, user(c), found.Requests)
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := p.config.Store.Fleet(ctx, user(c))
+	if err != nil {
+		return nil, err
+	}
+	answer := api.ListRequests200JSONResponse{Requests: make([]api.Request, len(rows)), Next: said(found.Next)}
 	for i, row := range rows {
-		answer.Requests[i] = s.toJSON(c, row.Request, row.Cluster, fleet.Problems)
+		answer.Requests[i] = p.requestOf(c, row.Request, row.Cluster, fleet.Problems)
 	}
-	if found.Next != "" {
-		answer.Next = &found.Next
-	}
-	return c.JSON(http.StatusOK, answer)
+	return answer, nil
 }
 
-// apiRequest shows one request.
-func (s *Server) apiRequest(c echo.Context) error {
+// StopRequest stops a cluster. Stopping twice is stopping once.
+func (p program) StopRequest(ctx context.Context, _ api.StopRequestRequestObject) (api.StopRequestResponseObject, error) {
+	c := echoOf(ctx)
 	id, err := requestID(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request, err := s.config.Store.Request(c.Request().Context(), user(c), id)
+	request, err := p.config.Store.StopRequest(ctx, user(c), id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.answerRequest(c, http.StatusOK, request)
+	one, err := p.observed(c, request)
+	return api.StopRequest200JSONResponse{OneRequestJSONResponse: one}, err
 }
 
-// apiStopRequest stops a cluster. Stopping twice is stopping once.
-func (s *Server) apiStopRequest(c echo.Context) error {
+// ShowRequestAudit lists what happened to one request, oldest first.
+func (p program) ShowRequestAudit(ctx context.Context, _ api.ShowRequestAuditRequestObject) (api.ShowRequestAuditResponseObject, error) {
+	c := echoOf(ctx)
 	id, err := requestID(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request, err := s.config.Store.StopRequest(c.Request().Context(), user(c), id)
+	entries, err := p.config.Store.Audit(ctx, user(c), id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.answerRequest(c, http.StatusOK, request)
+	answer := api.ShowRequestAudit200JSONResponse{Entries: make([]api.AuditEntry, len(entries))}
+	for i, e := range entries {
+		answer.Entries[i] = entryOf(c, e)
+	}
+	return answer, nil
 }
 
-func (s *Server) answerRequest(c echo.Context, status int, request rayslice.Request) error {
-	details, err := s.details(c, request)
-	if err != nil {
-		return err
+func entryOf(c echo.Context, e rayslice.AuditEntry) api.AuditEntry {
+	return api.AuditEntry{
+		At: e.At, Actor: e.Actor, Via: said(e.Via), Action: e.Action, Subject: said(e.Subject), RequestId: said(e.RequestID), Team: said(e.Team),
+		From: said(string(e.From)), To: said(string(e.To)), Reason: reasonOf(c, e.Reason),
 	}
-	return c.JSON(status, details)
+}
+
+// observed joins a request with what Kubernetes reported about it.
+func (p program) observed(c echo.Context, request rayslice.Request) (api.OneRequestJSONResponse, error) {
+	body, err := p.details(c, request)
+	return oneRequest(body), err
+}
+
+func oneRequest(body api.Request) api.OneRequestJSONResponse {
+	return api.OneRequestJSONResponse{Body: body, Headers: api.OneRequestResponseHeaders{ETag: etagOf(body)}}
 }
 
 // details returns a request as programs see it, with what is known of its cluster.
-func (s *Server) details(c echo.Context, request rayslice.Request) (requestJSON, error) {
+func (s *Server) details(c echo.Context, request rayslice.Request) (api.Request, error) {
 	ctx, actor := c.Request().Context(), user(c)
 	cluster, err := s.config.Store.Cluster(ctx, actor, request.ID)
 	if err != nil {
-		return requestJSON{}, err
+		return api.Request{}, err
 	}
 	fleet, err := s.config.Store.Fleet(ctx, actor)
-	return s.toJSON(c, request, cluster, fleet.Problems), err
+	return s.requestOf(c, request, cluster, fleet.Problems), err
 }
 
-// toJSON puts a request into JSON; problems are those of Kubernetes as a whole.
-func (s *Server) toJSON(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) requestJSON {
-	j := requestJSON{
-		ID: r.ID, Team: r.Team, Name: r.Draft.Name, Purpose: r.Draft.Purpose, Hours: r.Draft.Hours, State: r.State,
-		Owner: ownerJSON{r.Owner.Name, r.Owner.Email}, Charge: r.Charge, Head: r.Draft.Head, Groups: r.Draft.Groups,
-		Image: r.Draft.Image, RayVersion: r.Draft.RayVersion, Env: orEmpty(r.Draft.Env), PullSecrets: append([]string{}, r.Draft.PullSecrets...),
-		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
-		Object: objectJSON{r.Namespace, r.ObjectName()}, ObservedAt: known(cluster.ObservedAt),
-	}
-	j.Revision, j.SentAt, j.DecidedBy, j.Answer = r.Revision, r.SentAt, said(r.DecidedBy), said(r.Answer)
-	if r.Asked != nil {
-		j.Asked = &askedJSON{Hours: r.Asked.Hours, Groups: r.Asked.Groups, Charge: r.Asked.Charge()}
-	}
-	if !r.Reason.IsZero() {
-		j.Reason = &reasonJSON{r.Reason.Code, visitOf(c).locale.Reason(r.Reason)}
-	}
+// requestOf is a request as programs see it; problems are those of Kubernetes as a whole. What is not known, or has not happened, is null and never zero.
+func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.Request {
 	now := s.now()
-	j.Pending = toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now)
-	if !cluster.ObservedAt.IsZero() {
-		j.Cluster = &clusterJSON{
-			HeadReady:    cluster.Head != nil && cluster.Head.Ready && cluster.HeadAnswers,
-			WorkersReady: cluster.ReadyWorkers(), WorkersWanted: r.Draft.MinWorkers(), Connect: connect(cluster.Service),
-			Drift: append([]rayslice.Drift{}, cluster.Drift...),
-		}
+	image, _ := s.config.Catalogue.Image(r.Draft.Image)
+	j := api.Request{
+		Id: r.ID, Team: r.Team, Name: r.Draft.Name, Purpose: r.Draft.Purpose, Hours: r.Draft.Hours, State: r.State, Revision: r.Revision,
+		Owner: api.Owner{Name: r.Owner.Name, Email: r.Owner.Email}, Charge: r.Charge, Head: r.Draft.Head, Groups: r.Draft.Groups,
+		Image: r.Draft.Image, RayVersion: r.Draft.RayVersion, PythonVersion: said(image.Python), Env: orEmpty(r.Draft.Env),
+		PullSecrets: append([]string{}, r.Draft.PullSecrets...),
+		SentAt:      r.SentAt, DecidedBy: said(r.DecidedBy), Answer: said(r.Answer), Reason: reasonOf(c, r.Reason),
+		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
+		Object: api.ObjectName{Namespace: r.Namespace, Name: r.ObjectName()}, Cluster: clusterOf(r, cluster), ObservedAt: known(cluster.ObservedAt),
+		Pending: toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now),
+	}
+	if user(c).Access(r) != rayslice.AccessNone {
+		j.DashboardUrl = said(s.clusters.origin(r.ID))
+	}
+	if r.Asked != nil {
+		j.Asked = &api.Asked{Hours: r.Asked.Hours, Groups: r.Asked.Groups, Charge: r.Asked.Charge()}
 	}
 	return j
 }
 
-func connect(service string) *connectJSON {
+// clusterOf sums up what Kubernetes reported; nil when nothing was observed yet.
+func clusterOf(r rayslice.Request, cluster rayslice.Cluster) *api.Cluster {
+	if cluster.ObservedAt.IsZero() {
+		return nil
+	}
+	return &api.Cluster{
+		HeadReady:    cluster.Head != nil && cluster.Head.Ready && cluster.HeadAnswers,
+		WorkersReady: cluster.ReadyWorkers(), WorkersWanted: r.Draft.MinWorkers(), RayVersion: said(cluster.RayVersion),
+		Connect: connect(cluster.Service), Drift: append([]rayslice.Drift{}, cluster.Drift...),
+	}
+}
+
+// reasonJSON says why something is as it is, as a code for programs and a sentence in the caller's language.
+type reasonJSON = api.Reason
+
+func connect(service string) *api.Connect {
 	if service == "" {
 		return nil
 	}
 	dashboard := "http://" + service + ":8265"
-	return &connectJSON{
+	return &api.Connect{
 		Client: "ray://" + service + ":10001", Dashboard: dashboard,
 		JobSubmit: "ray job submit --address " + dashboard + " -- python script.py",
 	}

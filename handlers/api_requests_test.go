@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 	"github.com/rayslice/rayslice/store"
 	"github.com/rayslice/rayslice/store/storetest"
 )
@@ -37,10 +38,10 @@ func TestAPIStory(t *testing.T) {
 		"head":   map[string]any{"cpu": 2.0, "memory_gib": 8.0},
 		"groups": []any{map[string]any{"name": "a10-8g", "pool": "a10", "slice_gib": 8.0, "core_percent": 0.0, "per_pod": 1.0,
 			"workers": 2.0, "min_workers": 2.0, "max_workers": 2.0, "cpu": 4.0, "memory_gib": 16.0, "spread": false}},
-		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "env": map[string]any{}, "pull_secrets": []any{},
+		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "python_version": "3.11", "env": map[string]any{}, "pull_secrets": []any{},
 		"created_at": got["created_at"], "ends_at": got["ends_at"], "ready_at": nil, "stopped_at": nil,
 		"object":  map[string]any{"namespace": "team-vision", "name": "rs-" + id},
-		"cluster": nil, "observed_at": nil, "pending": got["pending"],
+		"cluster": nil, "observed_at": nil, "dashboard_url": nil, "pending": got["pending"],
 	}
 	if pending, _ := got["pending"].(map[string]any); pending["stage"] != "create" || len(pending["conditions"].([]any)) != 0 {
 		t.Errorf("pending %v", pending)
@@ -128,7 +129,7 @@ func TestAPIObservedCluster(t *testing.T) {
 	cluster := rayslice.Cluster{RequestID: request.ID, ObservedAt: observed, Exists: true, Ours: true,
 		Workers: []rayslice.Worker{{Name: "w1", Ready: true}, {Name: "w2"}}}
 	type summary struct {
-		Cluster    *clusterJSON
+		Cluster    *api.Cluster
 		ObservedAt *time.Time `json:"observed_at"`
 	}
 	look := func() (s summary) {
@@ -138,16 +139,16 @@ func TestAPIObservedCluster(t *testing.T) {
 		p.token(p.adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&s)
 		return s
 	}
-	if diff := cmp.Diff(summary{&clusterJSON{WorkersReady: 1, WorkersWanted: 2, Drift: []rayslice.Drift{}}, &observed}, look()); diff != "" {
+	if diff := cmp.Diff(summary{&api.Cluster{WorkersReady: 1, WorkersWanted: 2, Drift: []rayslice.Drift{}}, &observed}, look()); diff != "" {
 		t.Errorf("without a head (-want +got):\n%s", diff)
 	}
 	cluster.Head, cluster.HeadAnswers, cluster.Service = &rayslice.Worker{Name: "h", Ready: true}, true, "rs-x-head-svc.team-vision.svc"
 	cluster.Drift = []rayslice.Drift{{Field: "spec.workerGroupSpecs[0].replicas", Approved: "2", Observed: "4", Manager: "kubectl-edit"}}
-	want := &connectJSON{
+	want := &api.Connect{
 		Client: "ray://rs-x-head-svc.team-vision.svc:10001", Dashboard: "http://rs-x-head-svc.team-vision.svc:8265",
 		JobSubmit: "ray job submit --address http://rs-x-head-svc.team-vision.svc:8265 -- python script.py",
 	}
-	if diff := cmp.Diff(summary{&clusterJSON{HeadReady: true, WorkersReady: 1, WorkersWanted: 2, Connect: want, Drift: cluster.Drift}, &observed}, look()); diff != "" {
+	if diff := cmp.Diff(summary{&api.Cluster{HeadReady: true, WorkersReady: 1, WorkersWanted: 2, Connect: want, Drift: cluster.Drift}, &observed}, look()); diff != "" {
 		t.Errorf("with a head (-want +got):\n%s", diff)
 	}
 }
@@ -248,13 +249,13 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	ada := p.token(p.adaToken)
-	var got dryRunJSON
+	var got api.DryRun
 	ada.postJSON("/api/v1/requests?dry_run=true", goodBody).want(http.StatusOK).decode(&got)
-	want := dryRunJSON{
-		YAML:   "kind: RayCluster\nname: rs-" + previewID + "\nnamespace: team-vision\nowner: Ada\n",
+	want := api.DryRun{
+		Yaml:   "kind: RayCluster\nname: rs-" + previewID + "\nnamespace: team-vision\nowner: Ada\n",
 		Charge: rayslice.Charge{GiB: 16}, WouldFitQuota: true,
-		Quota:    quotaJSON{Team: "vision", Limit: rayslice.Charge{GiB: 24, Cards: 2}, Left: rayslice.Charge{GiB: 24, Cards: 2}},
-		Decision: &decisionJSON{StartsAtOnce: true, Code: rayslice.ReasonAutoApproved, Text: "Within the team's quota: approved at once.", Deciders: []string{}},
+		Quota:    api.Quota{Team: "vision", Limit: rayslice.Charge{GiB: 24, Cards: 2}, Left: rayslice.Charge{GiB: 24, Cards: 2}},
+		Decision: &api.Foreseen{StartsAtOnce: true, Code: rayslice.ReasonAutoApproved, Text: "Within the team's quota: approved at once.", Deciders: []string{}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -286,7 +287,7 @@ func TestDryRunWithoutPurpose(t *testing.T) {
 	}
 	ada := p.token(p.adaToken)
 	body := strings.Replace(goodBody, `"team":`, `"purpose":"","team":`, 1)
-	var got dryRunJSON
+	var got api.DryRun
 	ada.postJSON("/api/v1/requests?dry_run=true", body).want(http.StatusOK).decode(&got)
 	if d := got.Decision; d == nil || d.StartsAtOnce || d.Code != rayslice.ReasonNeedsLeadGiB || !d.NeedsPurpose || !strings.Contains(d.Note, "what it is for") || len(d.Deciders) == 0 {
 		t.Errorf("%+v", got.Decision)
@@ -322,11 +323,11 @@ func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	p := open(t)
 	ada := p.token(p.adaToken).with("Idempotency-Key", "notebook-cell-7")
-	var first, second requestJSON
+	var first, second api.Request
 	ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated).decode(&first)
 	ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated).decode(&second)
-	if first.ID != second.ID {
-		t.Errorf("%s and %s, want one request", first.ID, second.ID)
+	if first.Id != second.Id {
+		t.Errorf("%s and %s, want one request", first.Id, second.Id)
 	}
 	other := strings.Replace(goodBody, "ablation-7", "other", 1)
 	if got := ada.postJSON("/api/v1/requests", other).want(http.StatusUnprocessableEntity).problem(); got.Code != codeKeyReused {
@@ -359,13 +360,13 @@ func TestAPIPages(t *testing.T) {
 	}
 	path, pages := "/api/v1/requests?limit=2", 0
 	for ; path != ""; pages++ {
-		var got requestPageJSON
+		var got api.RequestPage
 		p.token(p.adaToken).get(path).want(http.StatusOK).decode(&got)
 		for _, r := range got.Requests {
-			if !want[r.ID] {
-				t.Errorf("%s came twice or unasked", r.ID)
+			if !want[r.Id] {
+				t.Errorf("%s came twice or unasked", r.Id)
 			}
-			delete(want, r.ID)
+			delete(want, r.Id)
 		}
 		path = ""
 		if got.Next != nil {
@@ -375,7 +376,7 @@ func TestAPIPages(t *testing.T) {
 	if pages != 3 || len(want) != 0 {
 		t.Errorf("%d pages, %d requests missing", pages, len(want))
 	}
-	var strangers requestPageJSON
+	var strangers api.RequestPage
 	p.token(p.samToken).get("/api/v1/requests").want(http.StatusOK).decode(&strangers)
 	if len(strangers.Requests) != 0 || strangers.Requests == nil {
 		t.Errorf("a stranger sees %v, want an empty list", strangers.Requests)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 	"github.com/rayslice/rayslice/store"
 	"github.com/rayslice/rayslice/store/storetest"
 )
@@ -382,7 +383,7 @@ func TestDecidingByProgram(t *testing.T) {
 	p.needLead(8)
 	ada, lea := p.token(p.adaToken), p.as(p.Lea)
 	var dry struct {
-		Decision *decisionJSON
+		Decision *api.Foreseen
 	}
 	body := strings.Replace(goodBody, "{", `{"purpose":"the paper",`, 1)
 	ada.postJSON("/api/v1/requests?dry_run=true", body).want(http.StatusOK).decode(&dry)
@@ -400,7 +401,7 @@ func TestDecidingByProgram(t *testing.T) {
 	var r struct {
 		ID, State string
 		Revision  int
-		Asked     *askedJSON
+		Asked     *api.Asked
 		DecidedBy *string `json:"decided_by"`
 		Answer    *string
 		Hours     int

@@ -150,11 +150,12 @@ func capacityPart(part rayslice.Part, names map[string]string) capacityPartJSON 
 	return j
 }
 
+// reasonOf is nil when there is nothing to say.
 func reasonOf(c echo.Context, reason rayslice.Reason) *reasonJSON {
 	if reason.IsZero() {
 		return nil
 	}
-	return &reasonJSON{reason.Code, visitOf(c).locale.Reason(reason)}
+	return &reasonJSON{Code: reason.Code, Text: visitOf(c).locale.Reason(reason)}
 }
 
 func reasonsOf(c echo.Context, reasons []rayslice.Reason) []reasonJSON {

@@ -122,7 +122,10 @@ func wantsProblem(r *http.Request) bool {
 	return isAPI(r) || bearerToken(r) != "" || strings.HasPrefix(r.Header.Get(echo.HeaderAccept), "text/event-stream")
 }
 
-func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }
+// isAPI reports whether an address is for programs; the page about it is for people.
+func isAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Path != "/api/docs"
+}
 
 // askToSignIn sends a visitor to the sign-in page and remembers where they wanted to go.
 func askToSignIn(c echo.Context) error {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxListLength = 100 // requests in one answer
+	maxListLength = 200 // requests in one answer
 	maxSearch     = 80  // characters of ?q=
 	maxCursor     = 200 // bytes of ?cursor=
 )

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 	"github.com/rayslice/rayslice/static"
 )
 
@@ -15,8 +16,9 @@ func (s *Server) routes() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = extractor(s.config.TrustedProxies)
-	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.limitBody, s.refuseCrossOrigin, s.readBody)
-	signedIn := []echo.MiddlewareFunc{s.identify, requireUser, s.limitUser, requireChecked}
+	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.shareOrigins, s.limitBody, s.refuseCrossOrigin, s.readBody)
+	e.Binder = api.Binder{}
+	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked}
 	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
@@ -103,13 +105,20 @@ func (s *Server) routes() *echo.Echo {
 	e.POST("/admin/people/:user/tokens/:token/revoke", s.changePerson("token_revoked", s.revokePersonToken), admin...)
 	e.POST("/admin/people/:user/sessions/end", s.changePerson("sessions_ended", s.endSessions), admin...)
 
-	// For programs.
-	get("/api/v1/requests", s.apiRequests, signedIn...)
-	e.POST("/api/v1/requests", s.apiCreateRequest, mayRequest...)
-	get("/api/v1/requests/:id", s.apiRequest, signedIn...)
-	e.PUT("/api/v1/requests/:id", s.apiResendRequest, mayRequest...)
-	e.POST("/api/v1/requests/:id/decision", s.apiDecideRequest, signedIn...)
-	e.POST("/api/v1/requests/:id/stop", s.apiStopRequest, mayStop...)
+	// For programs, as handlers/api/openapi.yaml says.
+	apis := newProgram(s)
+	get("/api/docs", s.showAPIDocs, signedIn...)
+	get("/api/openapi.yaml", showSpec)
+	get("/api/openapi.json", showSpecJSON)
+	get("/api/v1/options", apis.ShowOptions, signedIn...)
+	get("/api/v1/requests", apis.ListRequests, signedIn...)
+	e.POST("/api/v1/requests", apis.CreateRequest, mayRequest...)
+	get("/api/v1/requests/:id", apis.ShowRequest, signedIn...)
+	e.PUT("/api/v1/requests/:id", apis.ResendRequest, mayRequest...)
+	e.POST("/api/v1/requests/:id/reply", apis.ReplyToLead, mayRequest...)
+	e.POST("/api/v1/requests/:id/decision", apis.DecideRequest, signedIn...)
+	e.POST("/api/v1/requests/:id/stop", apis.StopRequest, mayStop...)
+	get("/api/v1/requests/:id/audit", apis.ShowRequestAudit, signedIn...)
 	e.POST("/api/v1/lint", s.apiLint, signedIn...)
 	get("/api/v1/clusters/:id/verification", s.apiVerification, signedIn...)
 	e.POST("/api/v1/clusters/:id/verification", s.apiVerify, mayRequest...)

@@ -100,6 +100,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		"GET /api/v1/requests/:id":       {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/requests/:id/stop": {401, 200, 404, 200, 200, 403, 200},
 
+		"GET /api/docs":                          {signIn, 200, 200, 200, 200, 200, 200},
+		"GET /api/openapi.yaml":                  {200, 200, 200, 200, 200, 200, 200},
+		"GET /api/openapi.json":                  {200, 200, 200, 200, 200, 200, 200},
+		"GET /api/v1/options":                    {401, 200, 200, 200, 200, 200, 200},
+		"GET /api/v1/requests/:id/audit":         {401, 200, 404, 200, 200, 200, 200},
+		"POST /api/v1/requests/:id/reply":        {401, 415, 404, 403, 403, 403, 415},
 		"POST /clusters/:id/verify":              {signIn, 409, 404, 409, 409, 403, 409}, // it does not run
 		"GET /api/v1/clusters/:id/verification":  {401, 200, 404, 200, 200, 200, 200},
 		"POST /api/v1/clusters/:id/verification": {401, 409, 404, 409, 409, 403, 409},

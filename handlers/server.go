@@ -36,6 +36,7 @@ type Config struct {
 	Version        string
 	PublicURL      string          // where people reach the portal, e.g. "https://rayslice.example"; https makes cookies Secure
 	TrustedProxies []netip.Prefix  // optional: networks whose X-Forwarded-For is believed
+	CORSOrigins    []string        // optional: origins whose pages may use the API with a token, "https://notebooks.example"
 	BaseContext    context.Context // optional: when it ends, so do the event streams
 
 	ClustersDomain string                       // optional: below it every cluster has a host of its own, e.g. "clusters.example"

@@ -80,7 +80,7 @@ func useToJSON(c echo.Context, u rayslice.Use) useJSON {
 	j := useJSON{RequestID: u.RequestID, AskedAt: known(u.AskedAt), DataAt: known(u.DataAt), Source: said(string(u.Source)), Dropped: u.Dropped,
 		Samples: append([]rayslice.Sample{}, u.Samples...)}
 	if !u.Problem.IsZero() {
-		j.Problem = &reasonJSON{u.Problem.Code, visitOf(c).locale.Reason(u.Problem)}
+		j.Problem = &reasonJSON{Code: u.Problem.Code, Text: visitOf(c).locale.Reason(u.Problem)}
 	}
 	return j
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
 	"github.com/rayslice/rayslice/store/storetest"
 )
 
@@ -111,8 +112,8 @@ func TestStreamForPrograms(t *testing.T) {
 	web := p.serve(func(t *timing) { t.recheck = 20 * time.Millisecond })
 	path := "/api/v1/clusters/" + request.ID + "/events"
 	s := p.token(p.adaToken).open(web, path, "")
-	var cluster requestJSON
-	if err := json.Unmarshal([]byte(s.event("cluster").data), &cluster); err != nil || cluster.ID != request.ID || cluster.State != rayslice.StateReady {
+	var cluster api.Request
+	if err := json.Unmarshal([]byte(s.event("cluster").data), &cluster); err != nil || cluster.Id != request.ID || cluster.State != rayslice.StateReady {
 		t.Errorf("%+v, %v", cluster, err)
 	}
 	var use useJSON

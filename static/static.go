@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-//go:embed app.css app.js usage.js favicon.svg vendor/*.js vendor/*.css vendor/*.woff2
+//go:embed app.css app.js api-docs.js usage.js favicon.svg vendor/*.js vendor/*.css vendor/*.woff2
 var files embed.FS
 
 // Prefix is where Handler is to be mounted.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -39,7 +40,7 @@ type RequestPage struct {
 // requestRow is one row of the SELECTs below, which all begin with requestColumns.
 type requestRow struct {
 	ID          string
-	Draft       rayslice.RequestDraft
+	Draft       []byte // JSON
 	Team        string
 	Namespace   string
 	OwnerID     int64
@@ -51,7 +52,7 @@ type requestRow struct {
 	Cards       int
 	Released    bool
 	ClusterUID  string
-	Asked       *rayslice.RequestDraft
+	Asked       []byte // JSON; nil = null
 	Revision    int
 	SentAt      time.Time
 	EscalatedAt pgtype.Timestamptz
@@ -101,9 +102,22 @@ const requestColumns = `
 
 func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 	r, err := pgx.RowToStructByName[requestRow](row)
+	if err != nil {
+		return rayslice.Request{}, err
+	}
+	var draft rayslice.RequestDraft
+	var asked *rayslice.RequestDraft
+	if err := json.Unmarshal(r.Draft, &draft); err != nil {
+		return rayslice.Request{}, err
+	}
+	if r.Asked != nil {
+		if err := json.Unmarshal(r.Asked, &asked); err != nil {
+			return rayslice.Request{}, err
+		}
+	}
 	return rayslice.Request{
 		ID:          r.ID,
-		Draft:       r.Draft,
+		Draft:       draft,
 		Team:        r.Team,
 		Namespace:   r.Namespace,
 		Owner:       rayslice.User{ID: r.OwnerID, Name: r.OwnerName, Email: r.OwnerEmail},
@@ -112,7 +126,7 @@ func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 		Charge:      rayslice.Charge{GiB: r.GiB, Cards: r.Cards},
 		Released:    r.Released,
 		ClusterUID:  r.ClusterUID,
-		Asked:       r.Asked,
+		Asked:       asked,
 		Revision:    r.Revision,
 		SentAt:      r.SentAt.UTC(),
 		EscalatedAt: r.EscalatedAt.Time.UTC(),
@@ -125,7 +139,7 @@ func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 		EndsAt:      r.EndsAt.Time.UTC(),
 		StoppingAt:  r.StoppingAt.Time.UTC(),
 		StoppedAt:   r.StoppedAt.Time.UTC(),
-	}, err
+	}, nil
 }
 
 // Request returns one request the actor may see.

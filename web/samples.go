@@ -45,6 +45,7 @@ func Samples() []Sample {
 	all = append(all, auditSamples()...)
 	all = append(all, adminSamples()...)
 	all = append(all, notificationSamples()...)
+	all = append(all, Sample{"api-docs", APIDocsView})
 	all = append(all, fleetSamples()...)
 	return append(all, errorSamples()...)
 }

@@ -7,6 +7,8 @@ import (
 	"net/mail"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -22,6 +24,7 @@ type Config struct {
 	PublicURL         string         `env:"RAYSLICE_PUBLIC_URL" help:"Address people type, without a path, e.g. https://rayslice.example; empty: http:// and the listening address."`
 	ClustersDomain    string         `env:"RAYSLICE_CLUSTERS_DOMAIN" help:"Domain below which every cluster has a host of its own, <request id>.<domain>, for its dashboard and jobs, e.g. clusters.example; none: no such hosts; empty: clusters.localhost where the public URL is on this machine, else none."`
 	TrustedProxies    []netip.Prefix `env:"RAYSLICE_TRUSTED_PROXIES" help:"Networks of the proxies in front of the portal, e.g. the ingress's pods, with commas between: 10.244.0.0/16. The nearest address in X-Forwarded-For that is none of them counts as the visitor's, for limits and the log; empty: the address that connects."`
+	CORSOrigins       []string       `env:"RAYSLICE_CORS_ORIGINS" name:"cors-origins" help:"Origins whose pages may use the API with a token, e.g. notebooks in the browser, with commas between: https://notebooks.example; empty: none."`
 	DatabaseURL       string         `env:"RAYSLICE_DATABASE_URL" help:"Postgres to keep requests and quota in, postgres://user:password@host:port/name."`
 	MigrateURL        string         `env:"RAYSLICE_MIGRATE_URL" help:"The same database as the role that owns its tables, which migrates; the role of the database URL then only reads and writes rows and cannot change the audit log. Empty: the database URL's role does both."`
 	AutoMigrate       bool           `env:"RAYSLICE_AUTO_MIGRATE" default:"true" negatable:"" help:"Bring the database to this version before serving."`
@@ -71,6 +74,7 @@ func (c Config) Validate() error {
 	return errors.Join(
 		require(validAddr(c.Addr), "--addr (RAYSLICE_ADDR): %q is not host:port, e.g. 127.0.0.1:8080", c.Addr),
 		require(c.PublicURL == "" || validBase(c.PublicURL), "--public-url (RAYSLICE_PUBLIC_URL): %q is not an http or https address with nothing behind the host", c.PublicURL),
+		require(!slices.ContainsFunc(c.CORSOrigins, func(o string) bool { return !validOrigin(o) }), "--cors-origins (RAYSLICE_CORS_ORIGINS): %q is not a list of origins like https://notebooks.example", strings.Join(c.CORSOrigins, ",")),
 		require(c.PublicURL != "" && !validBase(c.PublicURL) || c.validClustersDomain(), "--clusters-domain (RAYSLICE_CLUSTERS_DOMAIN): %q is not a domain of its own beside the portal's host, with an https public URL, e.g. clusters.example; or none", c.ClustersDomain),
 		require(c.DatabaseURL == "" || validDatabase(c.DatabaseURL), "--database-url (RAYSLICE_DATABASE_URL): not of the form postgres://user:password@host:port/name"),
 		require(c.MigrateURL == "" || validDatabase(c.MigrateURL), "--migrate-url (RAYSLICE_MIGRATE_URL): not of the form postgres://user:password@host:port/name"),
@@ -178,6 +182,12 @@ func validBase(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
 		(u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+}
+
+// validOrigin reports whether text is an origin as browsers write it: scheme and host, and nothing behind them.
+func validOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && validBase(text) && text == u.Scheme+"://"+u.Host && text == strings.ToLower(text)
 }
 
 // validPrometheus does not show in errors what it refuses: it may hold a password.

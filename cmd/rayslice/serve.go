@@ -109,7 +109,7 @@ func (p *portal) open(ctx context.Context) error {
 		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, catalogue) },
 		Lint:   linter(catalogue),
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
-		TrustedProxies: p.config.TrustedProxies, ClustersDomain: p.config.clustersDomain(), Dashboard: p.dashboard,
+		TrustedProxies: p.config.TrustedProxies, CORSOrigins: p.config.CORSOrigins, ClustersDomain: p.config.clustersDomain(), Dashboard: p.dashboard,
 		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
 	})
 	return err

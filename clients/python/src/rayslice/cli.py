@@ -1,0 +1,83 @@
+"""rayslice-client: the same from a shell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import List, Optional, Sequence
+
+from .cluster import Cluster
+from .errors import PortalError, QuotaError
+from .portal import Portal
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rayslice-client", description="Ray clusters by GPU slice. RAYSLICE_URL and RAYSLICE_TOKEN say where and who.",
+        epilog="Exits with 1 when the portal refuses, 2 for a wrong command line, 3 when the quota does not allow it.",
+    )
+    parser.add_argument("--json", action="store_true", help="print the API's JSON instead of a table")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    ask = commands.add_parser("request", help="ask for a cluster and print its id")
+    ask.add_argument("--slice", help='GiB of one card for each worker, "8GiB"; "card" for whole cards; left out: no GPU')
+    ask.add_argument("--workers", type=int, default=1, help="how many workers (default: 1)")
+    ask.add_argument("--hours", type=int, help="lifetime from approval, hours")
+    ask.add_argument("--purpose", default="", help="what it is for; a lead decides by it")
+    ask.add_argument("--name", default="", help="name for people (default: the purpose)")
+    ask.add_argument("--team", default="", help="whose quota (default: RAYSLICE_TEAM, or your only team)")
+    ask.add_argument("--pool", help="where slices are cut from (default: the first that offers the size)")
+    ask.add_argument("--image", help="container image (default: the portal's)")
+    ask.add_argument("--key", help="makes asking twice ask once")
+    ask.add_argument("--dry-run", action="store_true", help="only say what would follow")
+    ask.add_argument("--wait", action="store_true", help="wait until it can be used")
+    lister = commands.add_parser("list", help="list clusters that are not over")
+    lister.add_argument("--all", action="store_true", help="those that are over too")
+    lister.add_argument("--mine", action="store_true", help="your own only")
+    waiter = commands.add_parser("wait", help="wait until a cluster can be used")
+    waiter.add_argument("id")
+    waiter.add_argument("--timeout", type=float, help="longest wait, seconds")
+    stopper = commands.add_parser("stop", help="stop a cluster")
+    stopper.add_argument("id")
+    return parser
+
+
+def _request(portal: Portal, args: argparse.Namespace) -> object:
+    more = {name: value for name, value in (("pool", args.pool), ("image", args.image)) if value}
+    if args.dry_run:
+        return portal.plan(args.slice, args.workers, args.hours, args.purpose, name=args.name, team=args.team, **more)
+    cluster = portal.request(args.slice, args.workers, args.hours, args.purpose, name=args.name, team=args.team, key=args.key, **more)
+    return cluster.wait() if args.wait else cluster
+
+
+def _run(args: argparse.Namespace) -> object:
+    portal = Portal()
+    if args.command == "request":
+        return _request(portal, args)
+    if args.command == "list":
+        return portal.clusters(state="" if args.all else "live", mine=args.mine)
+    if args.command == "wait":
+        return portal.cluster(args.id).wait(args.timeout)
+    return portal.cluster(args.id).stop()
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one command and return its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        result = _run(args)
+    except PortalError as err:
+        print(f"rayslice-client: {err}", file=sys.stderr)
+        return 3 if isinstance(err, QuotaError) else 1
+    if args.json:
+        data: object = [c.data for c in result] if isinstance(result, List) else getattr(result, "data")
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+    elif isinstance(result, Cluster):
+        print(f"{result.id}  {result.progress_text()}")
+    else:
+        print(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""What can go wrong, each with a stable code and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+
+if TYPE_CHECKING:
+    from .values import Charge
+
+
+class PortalError(Exception):
+    """Anything that went wrong between here and the portal.
+
+    ``code`` is stable and for programs; ``detail`` is a sentence in the caller's language; ``status`` is the HTTP status, 0
+    where there was none; ``request_id`` is what the portal's log has too; ``what_to_do`` says how to go on.
+    """
+
+    what_to_do = "Try again; if it stays so, tell an administrator the request id."
+
+    def __init__(self, detail: str, code: str = "error", status: int = 0, request_id: str = "", what_to_do: str = "") -> None:
+        super().__init__(detail)
+        self.detail, self.code, self.status, self.request_id = detail, code, status, request_id
+        if what_to_do:
+            self.what_to_do = what_to_do
+
+    def __str__(self) -> str:
+        known = f" (request id {self.request_id})" if self.request_id else ""
+        return f"{self.detail} [{self.code}]\n{self.what_to_do}{known}"
+
+
+class UnreachableError(PortalError):
+    """The portal cannot be reached, or what answers is no portal."""
+
+    what_to_do = "Look whether RAYSLICE_URL is the portal's address and whether this machine reaches it."
+
+
+class SignInError(PortalError):
+    """There is no token, or it is wrong, over or revoked."""
+
+    what_to_do = "Make a token under your name in the portal, at Account, and set RAYSLICE_TOKEN to it."
+
+
+class ForbiddenError(PortalError):
+    """The token, or its person, may not do this."""
+
+    what_to_do = "Make a token with the scope that is needed, or ask a lead of the team."
+
+
+class NotFoundError(PortalError):
+    """There is no such thing, or it is another team's: the portal does not say which."""
+
+    what_to_do = "Look at portal.clusters() for what there is."
+
+
+class ConflictError(PortalError):
+    """It does not fit what is true by now, e.g. the request has been decided meanwhile."""
+
+    what_to_do = "Call cluster.refresh() and look at what has changed."
+
+
+class BusyError(PortalError):
+    """Too many requests, or the portal cannot answer now. ``retry_after`` is in seconds."""
+
+    what_to_do = "Wait, then try again."
+
+    def __init__(self, *args: Any, retry_after: float = 5.0, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Field:
+    """One bad field: its name, a stable code and a sentence."""
+
+    field: str
+    code: str
+    detail: str
+
+
+class FieldError(PortalError):
+    """Something that was asked for is not right; ``fields`` names every part that is not."""
+
+    what_to_do = "Change these fields; portal.options() says what may be asked for."
+
+    def __init__(self, *args: Any, fields: Optional[List[Field]] = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.fields: List[Field] = fields or []
+
+    @classmethod
+    def of(cls, *fields: Field) -> "FieldError":
+        """Refuse fields before the portal was asked."""
+        return cls("Not a request yet.", "invalid_fields", fields=list(fields))
+
+    def __str__(self) -> str:
+        lines = [self.detail + f" [{self.code}]"] + [f"  {f.field}: {f.detail} [{f.code}]" for f in self.fields]
+        return "\n".join(lines + [self.what_to_do])
+
+
+class QuotaError(PortalError):
+    """The team's quota does not allow it. The numbers are :class:`rayslice.Charge`: ``limit``, ``used`` (with ``held``, what
+    waits for a decision), ``asked``, and ``left``, what would fit."""
+
+    what_to_do = "Ask for no more than what is left, stop a cluster, or have a lead ask for more quota."
+
+    def __init__(self, *args: Any, team: str = "", numbers: Optional[Mapping[str, "Charge"]] = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.team = team
+        numbers = numbers or {}
+        self.limit, self.used, self.held = numbers.get("limit"), numbers.get("used"), numbers.get("held")
+        self.asked, self.left = numbers.get("asked"), numbers.get("left")
+
+    def __str__(self) -> str:
+        numbers = f"  asked {self.asked}; team {self.team} has {self.left} left of {self.limit} (used {self.used}, of it held {self.held})"
+        return f"{self.detail} [{self.code}]\n{numbers}\n{self.what_to_do}"
+
+
+class NotReadyError(PortalError):
+    """The cluster cannot be used yet."""
+
+    what_to_do = "Call cluster.wait() first."
+
+
+class EndedError(PortalError):
+    """The cluster is over, or was refused: waiting for it is in vain."""
+
+    what_to_do = "Ask for another one."
+
+
+class ReturnedError(PortalError):
+    """A lead has asked back: ``detail`` is the question."""
+
+    what_to_do = "Answer with cluster.reply(\"…\"), then wait again."
+
+
+class WaitTimeout(PortalError):
+    """It took longer than the caller wanted to wait. The request stands."""
+
+    what_to_do = "Wait again, or stop it."
+
+
+class VersionError(PortalError):
+    """Ray or Python here and on the cluster do not go together. ``what_to_do`` has the exact pin."""
+
+
+_BY_STATUS = {401: SignInError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: FieldError}
+
+
+def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[str]) -> PortalError:
+    """Turn the portal's problem details into the error that they are."""
+    from .values import Charge
+
+    named: Dict[str, Any] = {
+        "code": str(problem.get("code") or f"http_{status}"), "status": status, "request_id": str(problem.get("request_id") or ""),
+    }
+    detail = str(problem.get("detail") or f"The portal answered with {status}.")
+    if named["code"] == "over_quota":
+        numbers = {name: Charge.read(problem[name]) for name in ("limit", "used", "held", "asked", "left") if problem.get(name)}
+        return QuotaError(detail, team=str(problem.get("team", "")), numbers=numbers, **named)
+    if status in (429, 502, 503, 504):
+        return BusyError(detail, retry_after=_seconds(retry_after), **named)
+    if status in (413, 415) or status == 422:
+        fields = [Field(str(f.get("field")), str(f.get("code")), str(f.get("detail"))) for f in problem.get("errors") or []]
+        return FieldError(detail, fields=fields, **named)
+    return _BY_STATUS.get(status, PortalError)(detail, **named)
+
+
+def _seconds(text: Optional[str]) -> float:
+    try:
+        return min(60.0, max(0.0, float(text or "")))
+    except ValueError:
+        return 5.0

@@ -1,0 +1,139 @@
+"""The portal, as one person's token sees it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from .cluster import Cluster, ClusterList
+from .errors import Field, FieldError, SignInError, UnreachableError
+from .reports import Capacity, Options, Plan
+from .transport import Transport
+from .values import slice_gib
+
+
+class Portal:
+    """A rayslice portal, in the name of the person whose token it is.
+
+    ``url`` and ``token`` default to ``RAYSLICE_URL`` and ``RAYSLICE_TOKEN``, ``team`` to ``RAYSLICE_TEAM`` and then to your only
+    one. ``timeout`` is for one answer, in seconds. ``language`` is that of sentences, e.g. ``"zh-CN"``. Raises SignInError or
+    UnreachableError at once when one of them is missing; the portal is asked only when something is.
+    """
+
+    def __init__(self, url: Optional[str] = None, token: Optional[str] = None, team: Optional[str] = None, timeout: float = 30.0, language: str = "") -> None:
+        url = (url or os.environ.get("RAYSLICE_URL") or "").strip()
+        token = (token or os.environ.get("RAYSLICE_TOKEN") or "").strip()
+        if not url.startswith(("http://", "https://")):
+            raise UnreachableError(f"{url!r} is no address of a portal.", "no_url", what_to_do='Set RAYSLICE_URL, e.g. "https://rayslice.example".')
+        if not token or not token.isascii() or not token.isprintable():
+            raise SignInError("There is no token.", "no_token")
+        self.team = team or os.environ.get("RAYSLICE_TEAM") or ""
+        self.transport = Transport(url, token, timeout, language)
+
+    def options(self) -> Options:
+        """What you may ask for: sizes, pools, images, quota and limits, by team."""
+        return Options(self.transport.send("GET", "/api/v1/options", again=True).data)
+
+    def capacity(self) -> Capacity:
+        """What would fit now, by pool and size."""
+        return Capacity(self.transport.send("GET", "/api/v1/capacity", again=True).data)
+
+    def request(
+        self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "",
+        key: Optional[str] = None, **more: Any,
+    ) -> Cluster:
+        """Ask for a cluster and return it, at once: :meth:`Cluster.wait` waits for it.
+
+        ``slice`` is ``"8GiB"`` (GiB of one card), ``"card"`` (whole cards) or ``None`` (no GPU); ``workers`` how many workers get
+        one each; ``hours`` the lifetime from approval, the portal's default when ``None``. ``name`` is for people; left out, the
+        purpose is. ``key`` makes asking twice ask once: the same key with the same wish is the same cluster, also from another
+        kernel; left out, each call is a wish of its own, and only its own retries are recognised.
+
+        ``more`` may have ``team``, ``pool``, ``image``, ``cards`` (per worker, for whole cards), ``core_percent``, ``min_workers``
+        and ``max_workers``, ``cpu`` and ``memory_gib`` (of a worker), ``head_cpu`` and ``head_memory_gib``, ``env``, ``spread``,
+        ``ray_version``, ``pull_secrets``, and ``groups`` (several worker groups as the API has them).
+
+        Raises QuotaError with the numbers when the quota does not allow it, and FieldError with every bad field.
+        """
+        draft = self.draft(slice, workers, hours, purpose, name=name, **more)
+        headers = {"Idempotency-Key": key or f"python-{uuid.uuid4()}"}
+        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True)
+        return Cluster(self, answer.data, answer.etag)
+
+    def plan(self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "", **more: Any) -> Plan:
+        """Say what :meth:`request` would cost and apply, and whether a lead would be asked. Nothing is written."""
+        draft = self.draft(slice, workers, hours, purpose, name=name, **more)
+        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}).data)
+
+    def cluster(self, id: str) -> Cluster:
+        """One cluster by its id. Raises NotFoundError when there is none, or when it is another team's."""
+        if not id.isalnum():
+            raise FieldError.of(Field("id", "characters", f"{id!r} is no id of a cluster"))
+        answer = self.transport.send("GET", f"/api/v1/requests/{id}", again=True)
+        return Cluster(self, answer.data, answer.etag)
+
+    def clusters(self, state: Union[str, Sequence[str]] = "live", team: str = "", search: str = "", mine: bool = False, most: int = 200) -> ClusterList:
+        """The clusters you may see, newest first, at most ``most`` of them. ``state`` is one or several of the states, ``"live"``
+        for all that are not over, ``""`` for every one; ``search`` is a part of the name."""
+        states = [state] if isinstance(state, str) else list(state)
+        query: Dict[str, Any] = {"state": [s for s in states if s] or None, "team": team or None, "q": search or None, "mine": "1" if mine else None}
+        found, cursor = ClusterList(), None
+        while len(found) < most:
+            query.update(cursor=cursor, limit=min(100, most - len(found)))
+            page = self.transport.send("GET", "/api/v1/requests", query=query, again=True).data
+            found.extend(Cluster(self, data) for data in page["requests"])
+            cursor = page["next"]
+            if cursor is None:
+                break
+        return found
+
+    def draft(self, slice: Union[str, int, None], workers: int, hours: Optional[int], purpose: str, *, name: str = "", team: str = "", **more: Any) -> Dict[str, Any]:
+        """The API's form of a wish: what was left out is taken from the options, and what no team offers is refused here."""
+        gib, options = slice_gib(slice), self.options()
+        team = team or self.team or _only(options.teams)
+        draft: Dict[str, Any] = {"team": team, "name": name or (purpose.strip().splitlines() or ["notebook"])[0][:80], "purpose": purpose, "workers": workers}
+        if hours is not None:
+            draft["hours"] = hours
+        head = {key[len("head_"):]: more.pop(key) for key in ("head_cpu", "head_memory_gib") if key in more}
+        if head:
+            draft["head"] = head
+        if "groups" in more:
+            del draft["workers"]
+        elif gib is not None:
+            draft["pool"] = more.pop("pool", None) or _pool(_team(options, team), gib)
+            draft.update({"slice_gib": gib} if gib else {})
+            if "cards" in more:
+                draft["per_pod"] = more.pop("cards")
+        draft.update(more)
+        return draft
+
+    def __repr__(self) -> str:
+        return f"Portal({self.transport.url!r})"
+
+
+def _only(teams: List[str]) -> str:
+    if len(teams) != 1:
+        text = f"say for which of your teams: {', '.join(teams)}" if teams else "you are in no team; ask a lead to add you"
+        raise FieldError.of(Field("team", "required", text))
+    return teams[0]
+
+
+def _team(options: Options, name: str) -> Mapping[str, Any]:
+    try:
+        return options.team(name)
+    except KeyError as err:
+        raise FieldError.of(Field("team", "team_unknown", str(err.args[0]))) from None
+
+
+def _pool(team: Mapping[str, Any], gib: int) -> str:
+    """The first pool that is open and offers the size; 0 GiB is a whole card."""
+    fitting = [p for p in team["pools"] if (p["whole"] if gib == 0 else gib in p["sizes"]) and not p["core_percent"]]
+    for pool in fitting:
+        if pool["open"]:
+            return str(pool["name"])
+    if fitting:
+        raise FieldError.of(Field("pool", "pool_closed", str(fitting[0]["closed"]["text"])))
+    what = "whole cards" if gib == 0 else f"slices of {gib} GiB"
+    offers = "; ".join(f"{p['name']}: " + ("whole cards" if p["whole"] else ", ".join(map(str, p["sizes"])) + " GiB") for p in team["pools"])
+    raise FieldError.of(Field("slice", "size_not_offered", f"no pool of team {team['team']} offers {what}; there are {offers or 'none'}"))

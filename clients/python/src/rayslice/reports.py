@@ -1,0 +1,238 @@
+"""What the portal says about capacity, options, plans, use and verification. Each shows itself as a table."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from . import show
+from .values import Charge, ago, when
+
+
+class Report:
+    """A part of an answer of the portal. ``data`` is all of it, as the API's specification describes it."""
+
+    head: Sequence[str] = ()
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+
+    def rows(self) -> List[Sequence[Any]]:
+        """The table's rows."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """A line below the table; "" = nothing to say."""
+        return ""
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (show.table(self.head, self.rows()), show.plain(self.note())) if part)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        note = self.note()
+        below = f"<p>{show.escape(note)}</p>" if note else ""
+        return show.html_table(self.head, self.html_rows()) + below
+
+    def html_rows(self) -> List[Sequence[Any]]:
+        """The rows of the HTML table, where bars may stand."""
+        return self.rows()
+
+
+class Options(Report):
+    """What may be asked for, by team: sizes, pools, images, quota and limits."""
+
+    head = ("team", "pool", "card", "slices, GiB", "now")
+
+    @property
+    def teams(self) -> List[str]:
+        """Names of the teams you may ask in."""
+        return [team["team"] for team in self.data["teams"]]
+
+    def team(self, name: str) -> Dict[str, Any]:
+        """All about one team; KeyError when you may not ask there."""
+        return next(team for team in self.data["teams"] if team["team"] == name) if name in self.teams else self._unknown(name)
+
+    def _unknown(self, name: str) -> Dict[str, Any]:
+        raise KeyError(f"{name!r} is none of your teams: {', '.join(self.teams) or 'you have none'}")
+
+    def quota(self, team: str) -> Charge:
+        """What the team has left."""
+        return Charge.read(self.team(team)["quota"]["left"])
+
+    def rows(self) -> List[Sequence[Any]]:
+        """One row per team and pool."""
+        return [
+            (team["team"], pool["name"], f"{pool['model']}, {pool['card_gib']} GiB",
+             "whole cards" if pool["whole"] else ", ".join(map(str, pool["sizes"])), "open" if pool["open"] else pool["closed"]["text"])
+            for team in self.data["teams"] for pool in team["pools"]
+        ]
+
+    def note(self) -> str:
+        """The quota of each team."""
+        return "; ".join(f"{team['team']} has {Charge.read(team['quota']['left'])} left" for team in self.data["teams"])
+
+
+class Capacity(Report):
+    """What would fit now, by pool and size. ``None`` in "fits" is unknown, not no."""
+
+    head = ("pool", "card", "size", "fits now", "when")
+
+    def rows(self) -> List[Sequence[Any]]:
+        """One row per pool and size."""
+        rows: List[Sequence[Any]] = []
+        for pool in self.data["pools"]:
+            for size in pool["sizes"]:
+                fits = {True: "yes", False: "no", None: "unknown"}[size["fits"]]
+                if size["fits"] and size.get("on_cards"):
+                    fits += f", on {size['on_cards']} cards"
+                what = f"{size['slice_gib']} GiB" if size["slice_gib"] else "card"
+                rows.append((pool["pool"], pool.get("model") or "", what, fits, size.get("text") or ""))
+        return rows
+
+    def fits(self, gib: int) -> Optional[bool]:
+        """Whether one slice of so many GiB fits somewhere now; ``None`` = unknown."""
+        known = [size["fits"] for pool in self.data["pools"] if pool.get("offered", True) for size in pool["sizes"] if size["slice_gib"] == gib]
+        if any(known):
+            return True
+        return None if None in known or not known else False
+
+    def note(self) -> str:
+        """How old the figures are."""
+        return f"read {ago(when(self.data.get('observed_at')))}"
+
+
+class Plan(Report):
+    """What a request would cost and apply, and whether somebody has to decide it. Nothing was written."""
+
+    head = ("", "")
+
+    @property
+    def charge(self) -> Charge:
+        """What it would cost."""
+        return Charge.read(self.data["charge"])
+
+    @property
+    def fits_quota(self) -> bool:
+        """Whether the quota allows it."""
+        return bool(self.data["would_fit_quota"])
+
+    @property
+    def starts_at_once(self) -> Optional[bool]:
+        """Whether no lead has to decide; ``None`` = it does not fit the quota, so nobody would."""
+        decision = self.data["decision"]
+        return None if decision is None else bool(decision["starts_at_once"])
+
+    @property
+    def yaml(self) -> str:
+        """The RayCluster that would be applied."""
+        return str(self.data["yaml"])
+
+    def rows(self) -> List[Sequence[Any]]:
+        """What it costs and what would follow."""
+        quota, decision = self.data["quota"], self.data["decision"]
+        rows = [("costs", self.charge), ("left", f"{Charge.read(quota['left'])} of {Charge.read(quota['limit'])} (team {quota['team']})")]
+        rows.append(("then", decision["text"] if decision else "It does not fit the quota and would be refused."))
+        if decision and decision["deciders"]:
+            rows.append(("who decides", ", ".join(decision["deciders"])))
+        if decision and decision.get("note"):
+            rows.append(("missing", decision["note"]))
+        return rows
+
+    def html_rows(self) -> List[Sequence[Any]]:
+        """The same with the portal's quota bar."""
+        return [("quota", quota_bar(self.data["quota"], self.charge))] + self.rows()
+
+
+def quota_bar(quota: Mapping[str, Any], asked: Optional[Charge] = None) -> show.Markup:
+    """The portal's bar: used, held, asked; red where it is over."""
+    limit, used, held = (Charge.read(quota[name]) for name in ("limit", "used", "held"))
+    more = asked.gib if asked else 0
+    label = f"{used.gib} of {limit.gib} GiB used" + (f", {held.gib} of it held" if held.gib else "") + (f", {more} asked" if more else "")
+    return show.bar([("used", used.gib - held.gib), ("held", held.gib), ("asked", more)], limit.gib, label)
+
+
+class Usage(Report):
+    """What a cluster's slices use, with source and age. A figure that is only known of the whole card is never a slice's."""
+
+    head = ("worker", "memory", "compute", "read")
+
+    @property
+    def samples(self) -> List[Dict[str, Any]]:
+        """One reading per slice, the latest."""
+        return list(self.data["now"]["samples"])
+
+    def rows(self) -> List[Sequence[Any]]:
+        """One row per slice."""
+        return [(s["pod"], self._memory(s)[2], self._percent(s), f"{ago(when(s['at']))}, by {s['source']}") for s in self.samples]
+
+    def html_rows(self) -> List[Sequence[Any]]:
+        """The same with a bar of the memory."""
+        rows = []
+        for s, row in zip(self.samples, self.rows()):
+            used, limit, label = self._memory(s)
+            memory: Any = show.bar([("used", used)], limit, label) if used is not None and limit else label
+            rows.append((row[0], memory) + tuple(row[2:]))
+        return rows
+
+    @staticmethod
+    def _memory(sample: Mapping[str, Any]) -> Tuple[Any, Any, str]:
+        used, limit = sample["used_mib"], sample["limit_mib"]
+        if used is None:
+            return None, limit, "unknown"
+        return used, limit, f"{used / 1024:.1f} GiB" + (f" of {limit / 1024:.1f}" if limit else "") + _whole(sample["memory_grade"])
+
+    @staticmethod
+    def _percent(sample: Mapping[str, Any]) -> str:
+        if sample["percent"] is None:
+            return "unknown"
+        return f"{sample['percent']:.0f} %" + _whole(sample["grade"])
+
+    def note(self) -> str:
+        """Why there was no answer to the last question, or that there is nothing yet."""
+        problem = self.data["now"]["problem"]
+        if problem is not None:
+            return str(problem["text"])
+        return "" if self.samples else "nothing has been read yet"
+
+
+def _whole(grade: str) -> str:
+    """A figure of the whole card is never shown as a slice's own."""
+    return " (of the whole card)" if grade == "card" else ""
+
+
+class Verification(Report):
+    """Whether each worker's slice was seen to be enforced: enforced, not_enforced, inconclusive, out_of_date, or ``None``."""
+
+    head = ("worker", "verdict", "why", "when")
+
+    @property
+    def workers(self) -> List[Dict[str, Any]]:
+        """One per worker: ``pod``, ``verdict`` (``None`` = nobody has looked) and the ``certificate`` with its evidence."""
+        return list(self.data["workers"])
+
+    @property
+    def enforced(self) -> Optional[bool]:
+        """Whether every worker's slice was shown to be enforced; ``None`` = that is not known."""
+        verdicts = {w["verdict"] for w in self.workers}
+        if verdicts == {"enforced"}:
+            return True
+        return False if "not_enforced" in verdicts else None
+
+    def rows(self) -> List[Sequence[Any]]:
+        """One row per worker."""
+        rows: List[Sequence[Any]] = []
+        for w in self.workers:
+            found = w["certificate"]
+            why = (found["judgement"]["reason"] or {}).get("code", "") if found else ""
+            rows.append((w["pod"], w["verdict"] or "unknown", why, ago(when(found["at"])) if found else ""))
+        return rows
+
+    def note(self) -> str:
+        """Whether a run is under way, and why the last one brought nothing."""
+        runs = self.data["runs"]
+        if runs and runs[0]["ended_at"] is None:
+            return "a verification is under way"
+        if runs and runs[0]["reason"]:
+            return str(runs[0]["reason"]["text"])
+        return "" if any(w["certificate"] for w in self.workers) else "nothing has been verified yet"

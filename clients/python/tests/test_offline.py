@@ -1,0 +1,153 @@
+"""What needs no portal: versions, times, sizes, and a server that misbehaves."""
+
+import http.server
+import json
+import threading
+from datetime import datetime, timezone
+
+import pytest
+
+from rayslice import BusyError, Charge, FieldError, Portal, PortalError, UnreachableError
+from rayslice.values import ago, slice_gib, when
+from rayslice.versions import compare
+
+REQUEST = {"requests": [], "next": None}
+
+
+class Server:
+    """Answers with what the test says, one after the other; the last goes on."""
+
+    def __init__(self, *answers):
+        self.answers, self.seen = list(answers), []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                outer.seen.append((self.command, self.path, dict(self.headers), self.rfile.read(length)))
+                status, headers, body = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
+                if status == 0:
+                    self.connection.close()
+                    return
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.portal = Portal(f"http://127.0.0.1:{self.server.server_port}", "rayslice_pat_X", team="vision")
+        self.paused = []
+        self.portal.transport.pause = self.paused.append
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def good(data=REQUEST):
+    return 200, {"Content-Type": "application/json"}, json.dumps(data).encode()
+
+
+def problem(status, headers=None, **members):
+    body = {"code": "x", "detail": "No.", **members}
+    return status, {"Content-Type": "application/problem+json", **(headers or {})}, json.dumps(body).encode()
+
+
+def test_tries_again():
+    """A busy portal is asked again, after as long as it says; a lost answer too."""
+    with Server(problem(503, {"Retry-After": "7"}), problem(429), (0, {}, b""), good()) as server:
+        assert server.portal.clusters() == []
+        assert len(server.seen) == 4 and server.paused[0] >= 7
+
+
+def test_gives_up():
+    """It does not go on for ever."""
+    with Server(problem(503, {"Retry-After": "1"})) as server:
+        with pytest.raises(BusyError) as busy:
+            server.portal.clusters()
+        assert busy.value.retry_after == 1 and len(server.seen) == 5
+
+
+def test_asks_with_one_key():
+    """Tries of one wish carry one key, and two wishes have two."""
+    cluster = {"id": "aaaaaaaaaaaa", "name": "x", "state": "approved", "reason": None, "cluster": None}
+    options = {"teams": [{"team": "vision", "quota": {}, "pools": []}]}
+    with Server(good(options), problem(503), good(cluster), good(options), good(cluster)) as server:
+        server.portal.request(purpose="x")
+        server.portal.request(purpose="x")
+        keys = [headers["Idempotency-Key"] for method, _, headers, _ in server.seen if method == "POST"]
+        assert len(keys) == 3 and keys[0] == keys[1] != keys[2]
+
+
+def test_refusals_are_final():
+    """What was refused for a reason is not sent again."""
+    for status in (400, 401, 403, 404, 409, 422, 500):
+        with Server(problem(status)) as server:
+            with pytest.raises(PortalError) as refused:
+                server.portal.clusters()
+            assert refused.value.status == status and len(server.seen) == 1
+
+
+def test_token_goes_nowhere_else():
+    """A redirect is an error: it would carry the token elsewhere."""
+    with Server((302, {"Location": "http://127.0.0.1:9/"}, b"")) as server:
+        with pytest.raises(UnreachableError) as refused:
+            server.portal.clusters()
+        assert refused.value.code == "not_a_portal" and len(server.seen) == 1
+
+
+@pytest.mark.parametrize("answer", [(200, {"Content-Type": "application/json"}, b"{"), (502, {"Content-Type": "text/html"}, b"<html>bad gateway</html>")])
+def test_no_portal(answer):
+    """Something that is no portal is an error of this package, whatever it says."""
+    with Server(answer) as server:
+        with pytest.raises(PortalError):
+            server.portal.clusters()
+
+
+def test_localhost_names():
+    """Names below .localhost are this machine, also where the resolver does not know them."""
+    with Server(good({"jobs": 1})) as server:
+        port = server.server.server_port
+        answer = server.portal.transport.send("GET", f"http://aaaaaaaaaaaa.clusters.localhost:{port}/api/jobs/")
+        assert answer.data == {"jobs": 1} and server.seen[0][2]["Host"] == f"aaaaaaaaaaaa.clusters.localhost:{port}"
+
+
+def test_versions():
+    """The exact pins, and nothing about what is unknown."""
+    assert compare("2.52.0", "3.11", "2.52.0", "3.11") == ([], [])
+    assert compare("2.52.0", None, "2.52.0", "3.13") == ([], [])
+    wrong, pins = compare("2.52.0", "3.11", "2.51.1", "3.9")
+    assert pins == ["use Python 3.11", 'pip install "ray[client]==2.52.0"'] and "2.51.1 here" in wrong[0]
+    assert compare("2.52.0", "3.11", None, "3.11")[0] == ["Ray is not installed here and 2.52.0 on the cluster"]
+
+
+def test_times():
+    """RFC 3339 as Go writes it, on every Python."""
+    want = datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc)
+    assert when("2026-01-02T03:04:05.678901234Z") == want == when("2026-01-02T04:04:05.678901+01:00")
+    assert when("2026-01-02T03:04:05.6Z").microsecond == 600000 and when("2026-01-02T03:04:05Z").second == 5 and when(None) is None
+    assert ago(want, want.replace(minute=7)) == "3 min ago" and ago(want.replace(hour=5), want) == "in 2 h" and ago(None) == "never"
+
+
+def test_slices():
+    """Whole GiB, whole cards, or no GPU."""
+    assert (slice_gib("8GiB"), slice_gib("8 GiB"), slice_gib("8"), slice_gib(8), slice_gib("card"), slice_gib(None)) == (8, 8, 8, 8, 0, None)
+    for bad in ("0.25", "8G", "8gb", "", " ", "-8GiB", "８", 0.5, False, [8]):
+        with pytest.raises(FieldError):
+            slice_gib(bad)
+
+
+def test_charge():
+    """As people say it."""
+    assert [str(Charge(*c)) for c in ((8, 0), (0, 1), (0, 2), (8, 1), (0, 0))] == ["8 GiB", "1 card", "2 cards", "8 GiB + 1 card", "0 GiB"]

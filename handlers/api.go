@@ -1,0 +1,53 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/handlers/api"
+)
+
+// program answers programs, in the types of the specification.
+type program struct{ *Server }
+
+// newProgram returns the generated server over the portal's answers. Routes, and who may, are left to routes.
+func newProgram(s *Server) api.ServerInterfaceWrapper {
+	return api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(program{s}, []api.StrictMiddlewareFunc{carryContext})}
+}
+
+type echoContext struct{}
+
+// carryContext hands the echo context on to answers, which the generated server calls with a plain one.
+func carryContext(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+	return func(c echo.Context, request any) (any, error) {
+		c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), echoContext{}, c)))
+		return next(c, request)
+	}
+}
+
+func echoOf(ctx context.Context) echo.Context { return ctx.Value(echoContext{}).(echo.Context) }
+
+// boundParameter finds the name in what the generated server says about a parameter.
+var boundParameter = regexp.MustCompile(`(?:parameter|value for|parameter:) ([A-Za-z_-]+)`)
+
+// nameParameter turns the generated server's refusals of parameters into bad fields, like all others.
+func nameParameter(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		err := next(c)
+		var refused *echo.HTTPError
+		if !errors.As(err, &refused) || refused.Code != http.StatusBadRequest {
+			return err
+		}
+		said, _ := refused.Message.(string)
+		field := "query"
+		if found := boundParameter.FindStringSubmatch(said); found != nil {
+			field = found[1]
+		}
+		return rayslice.Invalid(rayslice.FieldError{Field: field, Code: rayslice.CodeCharacters})
+	}
+}
