@@ -22,8 +22,7 @@ type VerificationStore interface {
 
 const (
 	verifiers     = 16              // runs at the same time
-	verifyAtLeast = time.Minute     // a run ends after this, and for every worker …
-	verifyEach    = 8 * time.Second // … so much later, because workers on one card take turns; but
+	verifyEach    = 8 * time.Second // a run may take this longer for every worker, because those on one card take turns; but
 	verifyAtMost  = 5 * time.Minute // never after this
 )
 
@@ -33,6 +32,8 @@ type verifier struct {
 	store   VerificationStore
 	jobs    jobs
 	targets func(have rayslice.Cluster, pods []string) []rayslice.Target
+	look    func(request rayslice.Request) rayslice.Cluster // as it is now
+	least   time.Duration                                   // a run ends after this, and a little later for every worker
 	changed func(id string)
 	off     bool // nothing is verified by itself
 	log     *slog.Logger
@@ -47,8 +48,16 @@ func newVerifier(c *Controller, m verifyMetrics) *verifier {
 	return &verifier{
 		store: c.cfg.Store, jobs: jobs{c.heads}, off: c.cfg.Unverified, changed: c.Wake, log: c.log, metrics: m,
 		targets: func(have rayslice.Cluster, pods []string) []rayslice.Target {
-			return targetsOf(have, pods, c.cfg.Catalogue, c.nodes(), c.pods())
+			targets := targetsOf(have, pods, c.cfg.Catalogue, c.nodes(), sharersOf(c.pods(), c.caches.foreign.all()))
+			for i := range targets {
+				if !c.caches.foreign.read() {
+					targets[i].NeighboursMiB = nil
+				}
+			}
+			return targets
 		},
+		look:  func(request rayslice.Request) rayslice.Cluster { return observe(request, c.caches.see(request), time.Now()) },
+		least: c.cfg.VerifyLimit,
 		slots: make(chan struct{}, verifiers), running: map[string]bool{},
 	}
 }
@@ -57,6 +66,9 @@ func newVerifier(c *Controller, m verifyMetrics) *verifier {
 // with ctx.
 func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request rayslice.Request, have rayslice.Cluster) (rayslice.VerificationState, error) {
 	pods := have.VerifiablePods()
+	if request.State != rayslice.StateProvisioning && request.State != rayslice.StateReady && request.State != rayslice.StateAttention {
+		return "", nil
+	}
 	if !have.HeadAnswers || !have.Ours || have.Deleting || len(pods) == 0 || have.ReadyWorkers() < request.Draft.MinWorkers() {
 		return "", nil
 	}
@@ -65,7 +77,7 @@ func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request raysl
 		return "", err
 	}
 	work.Off = work.Off || v.off
-	due := work.Due(pods)
+	due := work.Due(pods, time.Now())
 	switch {
 	case work.Open != nil && work.Open.StartedAt.IsZero():
 		due = pods // somebody has asked for all
@@ -78,7 +90,7 @@ func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request raysl
 	switch {
 	case work.Off:
 		return rayslice.VerificationOff, nil
-	case len(work.Due(pods)) > 0:
+	case len(work.Unseen(pods)) > 0:
 		return rayslice.VerificationDue, nil
 	}
 	return rayslice.VerificationDone, nil
@@ -116,6 +128,9 @@ func (v *verifier) ended(id string) {
 // run does one verification. Killed anywhere, the next one does the rest: the job has the run's name, and the run ends once.
 func (v *verifier) run(ctx context.Context, request rayslice.Request, have rayslice.Cluster, pods []string) error {
 	run, err := v.store.StartVerification(ctx, rayslice.System, request.ID, rayslice.NewRequestID(), pods)
+	if rayslice.KindOf(err) == rayslice.KindConflict {
+		return nil // it has been stopped
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +138,7 @@ func (v *verifier) run(ctx context.Context, request rayslice.Request, have raysl
 	if len(targets) == 0 {
 		return v.store.FinishVerification(ctx, rayslice.System, run.Run, rayslice.Reason{Code: rayslice.ReasonVerifyGone}, nil)
 	}
-	most := min(verifyAtMost, verifyAtLeast+time.Duration(len(targets))*verifyEach)
+	most := min(verifyAtMost, v.least+time.Duration(len(targets))*verifyEach)
 	limited, cancel := context.WithDeadline(ctx, run.StartedAt.Add(most))
 	defer cancel()
 	head := HeadAddress{Namespace: request.Namespace, Pod: have.Head.Name, IP: have.Head.IP}
@@ -131,6 +146,7 @@ func (v *verifier) run(ctx context.Context, request rayslice.Request, have raysl
 	if ctx.Err() != nil {
 		return nil // the next leader goes on
 	}
+	settle(targets, evidence, have, v.look(request))
 	certificates := certify(targets, evidence, reason)
 	if err := v.store.FinishVerification(ctx, rayslice.System, run.Run, reason, certificates); err != nil {
 		return err
