@@ -41,7 +41,7 @@ func gpus(workers []rayslice.Worker, counts func(rayslice.Worker) bool) int {
 	return sum
 }
 
-func joined(w rayslice.Worker) bool       { return w.Verifiable() }
+func joined(w rayslice.Worker) bool        { return w.Verifiable() }
 func mayHaveJoined(w rayslice.Worker) bool { return true }
 
 // settle says how many GPUs Ray should have counted: at least those of the workers that had joined before, at most those of all

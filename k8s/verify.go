@@ -21,9 +21,9 @@ type VerificationStore interface {
 }
 
 const (
-	verifiers     = 16              // runs at the same time
-	verifyEach    = 8 * time.Second // a run may take this longer for every worker, because those on one card take turns; but
-	verifyAtMost  = 5 * time.Minute // never after this
+	verifiers    = 16              // runs at the same time
+	verifyEach   = 8 * time.Second // a run may take this longer for every worker, because those on one card take turns; but
+	verifyAtMost = 5 * time.Minute // never after this
 )
 
 // verifier runs the probe on workers that nobody has looked at, and on those of whoever asks. What it does stands in the
@@ -56,7 +56,9 @@ func newVerifier(c *Controller, m verifyMetrics) *verifier {
 			}
 			return targets
 		},
-		look:  func(request rayslice.Request) rayslice.Cluster { return observe(request, c.caches.see(request), time.Now()) },
+		look: func(request rayslice.Request) rayslice.Cluster {
+			return observe(request, c.caches.see(request), time.Now())
+		},
 		least: c.cfg.VerifyLimit,
 		slots: make(chan struct{}, verifiers), running: map[string]bool{},
 	}
