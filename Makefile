@@ -36,9 +36,9 @@ test-fast: ## run the tests that need neither Postgres nor the sandbox
 	go test ./...
 
 .PHONY: test-ray
-test-ray: ## run the probe through the Jobs API of a real Ray from PyPI, with a stand-in for the GPU driver
+test-ray: ## run the probe, the verifier and the way in on a real Ray from PyPI, with a stand-in for the GPU driver
 	@.ci/install compiler python
-	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -run RealRay ./k8s/probe
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -p 1 -run RealRay ./k8s/probe ./k8s ./handlers
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
@@ -135,6 +135,11 @@ bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slic
 bench-proxy: build ## measure what the way through the portal to a dashboard costs
 	@.ci/install postgres
 	@go run ./bench/proxy $(BENCH) $(ARGS)
+
+.PHONY: bench-verify
+bench-verify: build sandbox ## measure how long a cluster waits for the certificates of its slices
+	@.ci/install postgres compiler python
+	@go run ./bench/verify $(BENCH) $(ARGS)
 
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay

@@ -25,6 +25,8 @@ func rayPython(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("RAY_PYTHON")
 	switch {
+	case python == "apart":
+		t.Skip("make test-ray runs it")
 	case python != "":
 	case os.Getenv("CI") == "true":
 		t.Fatal("RAY_PYTHON is not set: CI needs a Python with ray[default]")
