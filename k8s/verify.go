@@ -72,7 +72,7 @@ func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request raysl
 		return "", nil
 	}
 	if !have.HeadAnswers || !have.Ours || have.Deleting || len(pods) == 0 || have.ReadyWorkers() < request.Draft.MinWorkers() {
-		return "", nil
+		return "", v.giveUp(ctx, request.ID)
 	}
 	work, err := v.store.VerificationWork(ctx, rayslice.System, request.ID)
 	if err != nil {
@@ -96,6 +96,15 @@ func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request raysl
 		return rayslice.VerificationDue, nil
 	}
 	return rayslice.VerificationDone, nil
+}
+
+// giveUp ends an open run of a cluster that could not be verified for long: what was asked for would seem under way for ever.
+func (v *verifier) giveUp(ctx context.Context, id string) error {
+	work, err := v.store.VerificationWork(ctx, rayslice.System, id)
+	if err != nil || work.Open == nil || time.Since(work.Open.AskedAt) < 2*verifyAtMost || time.Since(work.Open.StartedAt) < 2*verifyAtMost {
+		return err
+	}
+	return v.store.FinishVerification(ctx, rayslice.System, work.Open.Run, rayslice.Reason{Code: rayslice.ReasonVerifyGone}, nil)
 }
 
 // begin runs one verification of the request in the background, unless one runs here already.

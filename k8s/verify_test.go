@@ -275,3 +275,23 @@ func TestVerifyOnlyWhenAsked(t *testing.T) {
 		t.Errorf("%+v", c.Judgement)
 	}
 }
+
+// A run that was asked for ends where the cluster cannot be verified for long.
+func TestAskedForInVain(t *testing.T) {
+	v := newVerifying(t, func(http.ResponseWriter, *http.Request) { t.Error("asked the head") })
+	v.have.HeadAnswers = false
+	if _, err := v.kept.AskVerification(t.Context(), v.people.Ada, v.request.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		ago  string
+		open bool
+	}{{"5 min", true}, {"11 min", false}} {
+		storetest.Exec(t, `UPDATE verifications SET asked_at = now() - $1::interval`, step.ago)
+		v.look(t)
+		runs, err := v.kept.Verifications(t.Context(), v.people.Ada, v.request.ID)
+		if err != nil || len(runs) != 1 || runs[0].Open() != step.open {
+			t.Errorf("after %s: %+v, %v", step.ago, runs, err)
+		}
+	}
+}
