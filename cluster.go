@@ -117,15 +117,15 @@ func (c Cluster) Pods() int {
 // A Fleet is the cluster side's report about nodes and pools.
 type Fleet struct {
 	ObservedAt time.Time    `json:"observed_at"`
-	Nodes      []Node       `json:"nodes"`     // every node a pool's selector picks, and every node that offers a GPU
-	Pools      []PoolStatus `json:"pools"`     // one per configured pool, in the catalogue's order
-	Orphans    []Orphan     `json:"orphans"`   // objects with our label and no request; never deleted by themselves
+	Nodes      []Node       `json:"nodes"`       // every node a pool's selector picks, and every node that offers a GPU
+	Pools      []PoolStatus `json:"pools"`       // one per configured pool, in the catalogue's order
+	Orphans    []Orphan     `json:"orphans"`     // objects with our label and no request; never deleted by themselves
 	Holds      []Hold       `json:"holds"`       // what live pods have of the cards, by node; nil when Fleet was read without
 	Strays     int          `json:"strays"`      // pods that are not the portal's and wait for a card somewhere
 	PodsUnread bool         `json:"pods_unread"` // pods could not be read yet, so nothing is known about what is free
-	Unmanaged  []Unmanaged  `json:"unmanaged"` // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
-	Problems   []Reason     `json:"problems"`  // of the cluster as a whole: operator or share scheduler missing, CRD version
-	Guards     []Reason     `json:"guards"`    // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
+	Unmanaged  []Unmanaged  `json:"unmanaged"`   // what holds GPUs in teams' namespaces without the portal, largest first, at most MaxUnmanaged
+	Problems   []Reason     `json:"problems"`    // of the cluster as a whole: operator or share scheduler missing, CRD version
+	Guards     []Reason     `json:"guards"`      // why policies or quotas of teams' namespaces do not stand; for admins, as it names the teams
 }
 
 // A Node is one machine with cards.

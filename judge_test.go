@@ -250,9 +250,9 @@ func TestJudge(t *testing.T) {
 		"Ray counts more than there are pods, elsewhere": {func(_ *Target, e *Evidence, _ *WorkerEvidence) {
 			e.Ray.GPUs, e.Ray.Nodes = 2, append(e.Ray.Nodes, RayNode{ID: "other", GPUs: 1})
 		}, Inconclusive, WhyRayGPUs},
-		"Ray counts none on it":    {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray.GPUs, e.Ray.Nodes[1].GPUs = 0, 0 }, Inconclusive, WhyRayMissing},
-		"another has not joined":   {func(t *Target, _ *Evidence, _ *WorkerEvidence) { t.GPUWorkers = 2 }, Enforced, ""},
-		"Ray was not asked":        {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray = nil }, Enforced, ""},
+		"Ray counts none on it":  {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray.GPUs, e.Ray.Nodes[1].GPUs = 0, 0 }, Inconclusive, WhyRayMissing},
+		"another has not joined": {func(t *Target, _ *Evidence, _ *WorkerEvidence) { t.GPUWorkers = 2 }, Enforced, ""},
+		"Ray was not asked":      {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray = nil }, Enforced, ""},
 		"a whole card": {func(t *Target, _ *Evidence, w *WorkerEvidence) {
 			t.Mode, t.Slice = ModeWhole, Slice{Pool: "a100", Cards: 1}
 			total(w, 81920, 0)

@@ -86,8 +86,8 @@ type News struct {
 	Team      string         `json:"team,omitempty"`
 	RequestID string         `json:"request_id,omitempty" river:"unique"`
 	Node      string         `json:"node,omitempty" river:"unique"` // it is about, whosever cluster showed it; "" = about none
-	For       int64          `json:"for,omitempty"` // id of the person it is for; 0 = whom the kind is for
-	By        int64          `json:"by,omitempty"`  // id of the person who did it, who is not told; 0 = the portal
+	For       int64          `json:"for,omitempty"`                 // id of the person it is for; 0 = whom the kind is for
+	By        int64          `json:"by,omitempty"`                  // id of the person who did it, who is not told; 0 = the portal
 	Args      map[string]any `json:"args,omitempty"`
 	Reason    Reason         `json:"reason,omitzero"`
 }
