@@ -44,9 +44,9 @@ test-api: build sandbox ## run schemathesis over the API's specification against
 	@TEST_PACKAGES=./cmd/rayslice .ci/test -run TestSchemathesis -v
 
 .PHONY: test-ray
-test-ray: ## run the probe, and jobs through the portal, on a real Ray from PyPI, with a stand-in for the GPU driver
+test-ray: ## run the probe, the verifier and the way in on a real Ray from PyPI, with a stand-in for the GPU driver
 	@.ci/install compiler python
-	RAY_PYTHON=$$(.ci/ray) go test -count=1 -p 1 -timeout 20m -run RealRay ./k8s/probe ./handlers
+	RAY_PYTHON=$$(.ci/ray) go test -count=1 -timeout 20m -p 1 -run RealRay ./k8s/probe ./k8s ./handlers
 
 .PHONY: lint
 lint: generate-check ## check style, floors and generated files
@@ -151,6 +151,11 @@ bench-collect: build ## measure what reading the use of 1,000 clusters of 5 slic
 bench-proxy: build ## measure what the way through the portal to a dashboard costs
 	@.ci/install postgres
 	@go run ./bench/proxy $(BENCH) $(ARGS)
+
+.PHONY: bench-verify
+bench-verify: build sandbox ## measure how long a cluster waits for the certificates of its slices
+	@.ci/install postgres compiler python
+	@go run ./bench/verify $(BENCH) $(ARGS)
 
 .PHONY: clean
 clean: ## remove programs and what tests left; the demo's data stay

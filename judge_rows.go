@@ -132,8 +132,11 @@ func (j *judge) rayCount() {
 		row.Result, row.Reason = CheckFailed, counted(asked, own)
 	case head > 0:
 		row.Result, row.Reason = CheckFailed, counted(0, head)
-	case all > 0 && j.ray.GPUs > all:
+	case all > 0 && j.ray.GPUs > all: // somewhere else: a pod that has just gone, or that is not ours
 		row.Result, row.Reason = CheckFailed, counted(all, j.ray.GPUs)
+		j.doubt(row.Reason)
+		j.add(row)
+		return
 	case !(own == asked): // also when the node is not there
 		row.Result, row.Reason = CheckInconclusive, Reason{Code: WhyRayMissing, Args: map[string]any{"expected": int(asked), "seen": row.Seen["gpus"]}}
 		j.doubt(row.Reason)

@@ -247,9 +247,12 @@ func TestJudge(t *testing.T) {
 			t.GPUWorkers, e.Ray.GPUs, e.Ray.Nodes[1].GPUs = 5, 40, 8
 		}, NotEnforced, WhyRayGPUs},
 		"the head has GPUs (B004)": {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray.GPUs, e.Ray.Nodes[0].GPUs = 5, 4 }, NotEnforced, WhyRayGPUs},
-		"Ray counts none on it":    {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray.GPUs, e.Ray.Nodes[1].GPUs = 0, 0 }, Inconclusive, WhyRayMissing},
-		"another has not joined":   {func(t *Target, _ *Evidence, _ *WorkerEvidence) { t.GPUWorkers = 2 }, Enforced, ""},
-		"Ray was not asked":        {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray = nil }, Enforced, ""},
+		"Ray counts more than there are pods, elsewhere": {func(_ *Target, e *Evidence, _ *WorkerEvidence) {
+			e.Ray.GPUs, e.Ray.Nodes = 2, append(e.Ray.Nodes, RayNode{ID: "other", GPUs: 1})
+		}, Inconclusive, WhyRayGPUs},
+		"Ray counts none on it":  {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray.GPUs, e.Ray.Nodes[1].GPUs = 0, 0 }, Inconclusive, WhyRayMissing},
+		"another has not joined": {func(t *Target, _ *Evidence, _ *WorkerEvidence) { t.GPUWorkers = 2 }, Enforced, ""},
+		"Ray was not asked":      {func(_ *Target, e *Evidence, _ *WorkerEvidence) { e.Ray = nil }, Enforced, ""},
 		"a whole card": {func(t *Target, _ *Evidence, w *WorkerEvidence) {
 			t.Mode, t.Slice = ModeWhole, Slice{Pool: "a100", Cards: 1}
 			total(w, 81920, 0)

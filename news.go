@@ -32,7 +32,7 @@ const (
 	NewsRaiseDenied  NewsKind = "raise_denied"  // Args: who, gib, cards, answer
 	NewsRaiseEnded   NewsKind = "raise_ended"   // an addition to the limit is over; Args: gib, cards
 
-	NewsNotEnforced NewsKind = "not_enforced" // workers on nodes that should enforce their slices can take more; Args: nodes
+	NewsNotEnforced NewsKind = "not_enforced" // workers on a node that should enforce their slices can take more; Args: nodes, name and request
 
 	NewsRole       NewsKind = "role"        // the person's role in a team is another; Args: who, role, "" = none any more; Team "" = the whole portal
 	NewsTokenEnds  NewsKind = "token_ends"  // an API token of the person ends soon; Args: name, ends, RFC 3339
@@ -85,8 +85,9 @@ type News struct {
 	At        time.Time      `json:"at"`
 	Team      string         `json:"team,omitempty"`
 	RequestID string         `json:"request_id,omitempty" river:"unique"`
-	For       int64          `json:"for,omitempty"` // id of the person it is for; 0 = whom the kind is for
-	By        int64          `json:"by,omitempty"`  // id of the person who did it, who is not told; 0 = the portal
+	Node      string         `json:"node,omitempty" river:"unique"` // it is about, whosever cluster showed it; "" = about none
+	For       int64          `json:"for,omitempty"`                 // id of the person it is for; 0 = whom the kind is for
+	By        int64          `json:"by,omitempty"`                  // id of the person who did it, who is not told; 0 = the portal
 	Args      map[string]any `json:"args,omitempty"`
 	Reason    Reason         `json:"reason,omitzero"`
 }
@@ -96,9 +97,11 @@ func (News) Kind() string { return "news" }
 
 // Link returns the page of the portal where the news can be seen.
 func (n News) Link() string {
-	switch {
+	switch request, _ := n.Args["request"].(string); {
 	case n.RequestID != "":
 		return "/clusters/" + n.RequestID
+	case n.Code == NewsNotEnforced && request != "":
+		return "/clusters/" + request + "#verification"
 	case n.Code == NewsTokenEnds:
 		return "/account"
 	case n.Code == NewsTryMessage:

@@ -32,7 +32,7 @@ type Target struct {
 	CardGiB       int    `json:"card_gib"`       // GiB one card of the pool offers; 0 = unknown
 	CardMiB       int    `json:"card_mib"`       // physical MiB of one card (label aliyun.accelerator/nvidia_mem); 0 = unknown
 	NeighboursMiB *int   `json:"neighbours_mib"` // most that others may hold on the card, MiB; nil = unknown, which proves nothing
-	GPUWorkers    int    `json:"gpu_workers"`    // GPUs that the whole cluster should report to Ray; 0 = unknown
+	GPUWorkers    int    `json:"gpu_workers"`    // GPUs that the cluster's pods account for, which Ray should count; 0 = unknown
 }
 
 // Check names one row of a judgement.
@@ -171,6 +171,10 @@ type Certificate struct {
 	CardUUID  string    `json:"card_uuid"`
 	Target    Target    `json:"target"`
 	Judgement Judgement `json:"judgement"`
+
+	// NodeDriver is the driver's version that the latest certificate of the same node found, whosesoever; "" = unknown. It is no
+	// part of the certificate.
+	NodeDriver string `json:"-"`
 }
 
 // Now returns the verdict as it counts for the worker at this moment: out of date when pod, node or driver are others than

@@ -24,15 +24,55 @@ func (v Verification) Open() bool { return v.EndedAt.IsZero() }
 type VerificationWork struct {
 	Off     bool          // the request or its team wants no verification by itself
 	Open    *Verification // the run that is under way or asked for; nil = none
-	Covered []string      // UIDs of pods that ended runs have covered, whatever the outcome
+	Covered []CoveredPod  // pods that ended runs have looked at, whatever the outcome
 }
 
-// Due returns those of the pods that no run has covered, where that is wanted.
-func (w VerificationWork) Due(pods []string) []string {
+// A CoveredPod is a worker that verifications have looked at.
+type CoveredPod struct {
+	Pod    string    // its UID
+	Runs   int       // how many have ended
+	At     time.Time // when the latest of them ended
+	Reason Reason    // why that one came to no verdict; zero = it did
+}
+
+// retries is how long after a run that failed for a passing reason the next one begins by itself: after the first, the second
+// and so on. Then somebody has to ask.
+var retries = [...]time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour}
+
+// Unseen returns those of the pods that no run has looked at, where that is wanted: what the gate before ready waits for.
+func (w VerificationWork) Unseen(pods []string) []string {
+	return w.choose(pods, func(CoveredPod) bool { return false })
+}
+
+// Due returns those of the pods that the portal should verify by itself now: the ones nobody has looked at, and those whose
+// latest run failed for a reason that may have passed.
+func (w VerificationWork) Due(pods []string, now time.Time) []string {
+	return w.choose(pods, func(c CoveredPod) bool {
+		return c.Reason.Passing() && c.Runs <= len(retries) && !now.Before(c.At.Add(retries[max(0, c.Runs-1)]))
+	})
+}
+
+func (w VerificationWork) choose(pods []string, again func(CoveredPod) bool) []string {
 	if w.Off {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool { return slices.Contains(w.Covered, uid) })
+	return slices.DeleteFunc(slices.Clone(pods), func(uid string) bool {
+		at := slices.IndexFunc(w.Covered, func(c CoveredPod) bool { return c.Pod == uid })
+		return at >= 0 && !again(w.Covered[at])
+	})
+}
+
+// Passing reports whether a verification that came to no verdict for this reason may come to one later without anybody's doing.
+func (r Reason) Passing() bool {
+	switch r.Code {
+	case ReasonVerifyNoJobs, ReasonVerifyLate, ReasonVerifyJob, ReasonVerifyNoAnswer,
+		WhyNoEvidence, WhyNeighboursDark, WhyRayMissing, WhyRayGPUs:
+		return true
+	case WhyProbeFailed:
+		code, _ := r.Args["code"].(string)
+		return slices.Contains([]string{ProbeNoRay, ProbeNoNode, ProbeTimeout, ProbeHostMemory, ProbeWorkerDied, ProbeNodeLost, ProbeTaskFailed}, code)
+	}
+	return false
 }
 
 // Codes of why a verification brought no evidence; the sentences stand in the catalogues as reason_<code>.
@@ -101,7 +141,7 @@ func NewBadge(c Cluster, certificates []Certificate) Badge {
 func verdictOf(w Worker, certificates []Certificate) Enforcement {
 	for _, c := range certificates {
 		if c.Target.PodUID == w.UID {
-			return c.Now(w.UID, w.Node, "")
+			return c.Now(w.UID, w.Node, c.NodeDriver)
 		}
 	}
 	return Inconclusive

@@ -210,11 +210,15 @@ func (s *Server) fleetPage(c echo.Context) (web.FleetPage, error) {
 	if err != nil {
 		return web.FleetPage{}, err
 	}
+	verdicts, err := s.config.Store.NodeVerdicts(c.Request().Context(), actor)
+	if err != nil {
+		return web.FleetPage{}, err
+	}
 	fleet := now.fleet.For(actor)
 	nodes := fleet.ByNode()
 	p := web.FleetPage{
 		Frame: frame, Filter: filter, Catalogue: s.config.Catalogue, Names: now.names(actor), Pools: s.fleetPools(fleet, nodes),
-		Unread: fleet.PodsUnread, Strays: fleet.Strays, ObservedAt: fleet.ObservedAt, Stream: withQuery("/fleet/events", query),
+		Verdicts: verdictsByNode(verdicts), Unread: fleet.PodsUnread, Strays: fleet.Strays, ObservedAt: fleet.ObservedAt, Stream: withQuery("/fleet/events", query),
 	}
 	matching := s.filterNodes(nodes, filter)
 	p.Matching = len(matching)
@@ -227,6 +231,14 @@ func (s *Server) fleetPage(c echo.Context) (web.FleetPage, error) {
 	}
 	p.Pages = pages("/fleet", query, "page", next)
 	return p, nil
+}
+
+func verdictsByNode(verdicts []store.NodeVerdict) map[string]rayslice.Enforcement {
+	by := map[string]rayslice.Enforcement{}
+	for _, v := range verdicts {
+		by[v.Node] = v.Enforcement
+	}
+	return by
 }
 
 // readFleetFilter reads how the fleet is narrowed and which page of it is wanted, counted from 0.

@@ -248,3 +248,28 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("nodes %+v", got.Nodes)
 	}
 }
+
+// The fleet says of each node what the latest conclusive verification found there.
+func TestFleetVerdicts(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	own, theirs := p.create(p.Ada, storetest.Draft(1, 8)), p.create(p.Sam, func() rayslice.RequestDraft {
+		draft := storetest.Draft(1, 16)
+		draft.Team = "speech"
+		return draft
+	}())
+	p.full(own, theirs)
+	storetest.Exec(t, `INSERT INTO verifications (run, request_id, ended_at) VALUES ('r', $1, now())`, theirs.ID)
+	for _, step := range []struct {
+		verdict, badge string
+	}{{"inconclusive", ""}, {"enforced", "slices verified: enforced"}, {"inconclusive", "slices verified: enforced"}, {"not_enforced", "slices verified: not enforced"}} {
+		storetest.Exec(t, `INSERT INTO certificates (run, request_id, pod_uid, node, enforcement, at, certificate) VALUES ('r', $1, gen_random_uuid(), 'n1', $2, now(), '{}')`,
+			theirs.ID, step.verdict)
+		for _, query := range []string{"", "?view=table"} {
+			got := p.as(p.Ada).get("/fleet" + query).want(http.StatusOK).page().Find("section.fleet").Text()
+			if at := strings.Contains(got, "slices verified"); at != (step.badge != "") || !strings.Contains(got, step.badge) {
+				t.Errorf("after %s the fleet%s says %q", step.verdict, query, got)
+			}
+		}
+	}
+}

@@ -94,7 +94,7 @@ func toVerification(c echo.Context, cluster rayslice.Cluster, certificates []ray
 		proof := workerProofJSON{Pod: w.Name, PodUID: w.UID}
 		for i, found := range certificates {
 			if found.Target.PodUID == w.UID {
-				verdict := found.Now(w.UID, w.Node, "")
+				verdict := found.Now(w.UID, w.Node, found.NodeDriver)
 				proof.Verdict, proof.Certificate = &verdict, &certificates[i]
 			}
 		}

@@ -55,6 +55,7 @@ type Config struct {
 	KubeRayNamespace string        // of the KubeRay operator, which may call dashboards too; "" = nothing else may
 	Identity         string        // of this replica in the Lease; default the host name and process id
 	Unverified       bool          // verify only what somebody asks for
+	VerifyLimit      time.Duration // a verification of one worker ends after this; default 1 min
 	MaxPodsPerCard   int           // on nodes without the label ack.node.gpu.max-pod; default 20, as ACK documents
 	NamespaceQuota   bool          // keep a ResourceQuota in every team's namespace
 	CreateNamespaces bool          // make the teams' namespaces, and the Lease's, when they are missing
@@ -68,6 +69,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Burst, int(2*c.QPS))
 	def(&c.Workers, 8)
 	def(&c.MaxPodsPerCard, 20)
+	def(&c.VerifyLimit, time.Minute)
 	def(&c.Resync, time.Minute)
 	def(&c.Silence, 5*time.Minute)
 	def(&c.Namespace, "rayslice-system")

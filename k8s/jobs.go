@@ -105,7 +105,8 @@ func (j jobs) state(ctx context.Context, to HeadAddress, run string) (state jobS
 
 func (j jobs) submit(ctx context.Context, to HeadAddress, run string, targets []rayslice.Target, most time.Duration) error {
 	spec := probe.SpecOf(run, targets)
-	spec.Seconds = int((most - 15*time.Second).Seconds()) // so that it says itself what it could not do in time
+	spec.Seconds = int(max(most/2, most-15*time.Second).Seconds()) // so that it says itself what it could not do in time
+	spec.CallSeconds = min(20, max(4, spec.Seconds/14))            // so that one that hangs leaves time for the others
 	entrypoint, err := probe.Entrypoint(spec)
 	if err != nil {
 		return err

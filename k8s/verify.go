@@ -21,10 +21,9 @@ type VerificationStore interface {
 }
 
 const (
-	verifiers     = 16              // runs at the same time
-	verifyAtLeast = time.Minute     // a run ends after this, and for every worker …
-	verifyEach    = 8 * time.Second // … so much later, because workers on one card take turns; but
-	verifyAtMost  = 5 * time.Minute // never after this
+	verifiers    = 16              // runs at the same time
+	verifyEach   = 8 * time.Second // a run may take this longer for every worker, because those on one card take turns; but
+	verifyAtMost = 5 * time.Minute // never after this
 )
 
 // verifier runs the probe on workers that nobody has looked at, and on those of whoever asks. What it does stands in the
@@ -33,6 +32,8 @@ type verifier struct {
 	store   VerificationStore
 	jobs    jobs
 	targets func(have rayslice.Cluster, pods []string) []rayslice.Target
+	look    func(request rayslice.Request) rayslice.Cluster // as it is now
+	least   time.Duration                                   // a run ends after this, and a little later for every worker
 	changed func(id string)
 	off     bool // nothing is verified by itself
 	log     *slog.Logger
@@ -47,8 +48,18 @@ func newVerifier(c *Controller, m verifyMetrics) *verifier {
 	return &verifier{
 		store: c.cfg.Store, jobs: jobs{c.heads}, off: c.cfg.Unverified, changed: c.Wake, log: c.log, metrics: m,
 		targets: func(have rayslice.Cluster, pods []string) []rayslice.Target {
-			return targetsOf(have, pods, c.cfg.Catalogue, c.nodes(), c.pods())
+			targets := targetsOf(have, pods, c.cfg.Catalogue, c.nodes(), sharersOf(c.pods(), c.caches.foreign.all()))
+			for i := range targets {
+				if !c.caches.foreign.read() {
+					targets[i].NeighboursMiB = nil
+				}
+			}
+			return targets
 		},
+		look: func(request rayslice.Request) rayslice.Cluster {
+			return observe(request, c.caches.see(request), time.Now())
+		},
+		least: c.cfg.VerifyLimit,
 		slots: make(chan struct{}, verifiers), running: map[string]bool{},
 	}
 }
@@ -57,15 +68,18 @@ func newVerifier(c *Controller, m verifyMetrics) *verifier {
 // with ctx.
 func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request rayslice.Request, have rayslice.Cluster) (rayslice.VerificationState, error) {
 	pods := have.VerifiablePods()
-	if !have.HeadAnswers || !have.Ours || have.Deleting || len(pods) == 0 || have.ReadyWorkers() < request.Draft.MinWorkers() {
+	if request.State != rayslice.StateProvisioning && request.State != rayslice.StateReady && request.State != rayslice.StateAttention {
 		return "", nil
+	}
+	if !have.HeadAnswers || !have.Ours || have.Deleting || len(pods) == 0 || have.ReadyWorkers() < request.Draft.MinWorkers() {
+		return "", v.giveUp(ctx, request.ID)
 	}
 	work, err := v.store.VerificationWork(ctx, rayslice.System, request.ID)
 	if err != nil {
 		return "", err
 	}
 	work.Off = work.Off || v.off
-	due := work.Due(pods)
+	due := work.Due(pods, time.Now())
 	switch {
 	case work.Open != nil && work.Open.StartedAt.IsZero():
 		due = pods // somebody has asked for all
@@ -78,10 +92,19 @@ func (v *verifier) see(ctx context.Context, parts *sync.WaitGroup, request raysl
 	switch {
 	case work.Off:
 		return rayslice.VerificationOff, nil
-	case len(work.Due(pods)) > 0:
+	case len(work.Unseen(pods)) > 0:
 		return rayslice.VerificationDue, nil
 	}
 	return rayslice.VerificationDone, nil
+}
+
+// giveUp ends an open run of a cluster that could not be verified for long: what was asked for would seem under way for ever.
+func (v *verifier) giveUp(ctx context.Context, id string) error {
+	work, err := v.store.VerificationWork(ctx, rayslice.System, id)
+	if err != nil || work.Open == nil || time.Since(work.Open.AskedAt) < 2*verifyAtMost || time.Since(work.Open.StartedAt) < 2*verifyAtMost {
+		return err
+	}
+	return v.store.FinishVerification(ctx, rayslice.System, work.Open.Run, rayslice.Reason{Code: rayslice.ReasonVerifyGone}, nil)
 }
 
 // begin runs one verification of the request in the background, unless one runs here already.
@@ -116,6 +139,9 @@ func (v *verifier) ended(id string) {
 // run does one verification. Killed anywhere, the next one does the rest: the job has the run's name, and the run ends once.
 func (v *verifier) run(ctx context.Context, request rayslice.Request, have rayslice.Cluster, pods []string) error {
 	run, err := v.store.StartVerification(ctx, rayslice.System, request.ID, rayslice.NewRequestID(), pods)
+	if rayslice.KindOf(err) == rayslice.KindConflict {
+		return nil // it has been stopped
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +149,7 @@ func (v *verifier) run(ctx context.Context, request rayslice.Request, have raysl
 	if len(targets) == 0 {
 		return v.store.FinishVerification(ctx, rayslice.System, run.Run, rayslice.Reason{Code: rayslice.ReasonVerifyGone}, nil)
 	}
-	most := min(verifyAtMost, verifyAtLeast+time.Duration(len(targets))*verifyEach)
+	most := min(verifyAtMost, v.least+time.Duration(len(targets))*verifyEach)
 	limited, cancel := context.WithDeadline(ctx, run.StartedAt.Add(most))
 	defer cancel()
 	head := HeadAddress{Namespace: request.Namespace, Pod: have.Head.Name, IP: have.Head.IP}
@@ -131,6 +157,7 @@ func (v *verifier) run(ctx context.Context, request rayslice.Request, have raysl
 	if ctx.Err() != nil {
 		return nil // the next leader goes on
 	}
+	settle(targets, evidence, have, v.look(request))
 	certificates := certify(targets, evidence, reason)
 	if err := v.store.FinishVerification(ctx, rayslice.System, run.Run, reason, certificates); err != nil {
 		return err

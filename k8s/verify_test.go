@@ -94,8 +94,10 @@ func newVerifying(t *testing.T, handler http.HandlerFunc) *verifying {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.request = created
 	if err := s.Move(t.Context(), rayslice.System, created.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, "uid"); err != nil {
+		t.Fatal(err)
+	}
+	if v.request, err = s.Work(t.Context(), rayslice.System, created.ID); err != nil {
 		t.Fatal(err)
 	}
 	neighbours := 0
@@ -103,7 +105,7 @@ func newVerifying(t *testing.T, handler http.HandlerFunc) *verifying {
 		Workers: []rayslice.Worker{{Name: "worker-1", UID: "uid-1", Node: "node-1", Ready: true, Slice: rayslice.Slice{Pool: "h200", GiB: 8, Cards: 1}}}}
 	v.verifier = &verifier{
 		store: s, jobs: jobs{headsTo(t, handler)}, changed: func(id string) { v.changed <- id }, log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		metrics: newVerifyMetrics(), slots: make(chan struct{}, 1), running: map[string]bool{},
+		metrics: newVerifyMetrics(), least: time.Minute, look: func(rayslice.Request) rayslice.Cluster { return v.have }, slots: make(chan struct{}, 1), running: map[string]bool{},
 		targets: func(have rayslice.Cluster, _ []string) []rayslice.Target {
 			return []rayslice.Target{{Pod: "worker-1", PodUID: "uid-1", Node: "node-1", Mode: rayslice.ModeCGPU, Slice: have.Workers[0].Slice,
 				CardGiB: 140, CardMiB: 143771, NeighboursMiB: &neighbours}}
@@ -271,5 +273,25 @@ func TestVerifyOnlyWhenAsked(t *testing.T) {
 	v.look(t)
 	if c := v.certificate(t); c.Judgement.Enforcement != rayslice.Enforced {
 		t.Errorf("%+v", c.Judgement)
+	}
+}
+
+// A run that was asked for ends where the cluster cannot be verified for long.
+func TestAskedForInVain(t *testing.T) {
+	v := newVerifying(t, func(http.ResponseWriter, *http.Request) { t.Error("asked the head") })
+	v.have.HeadAnswers = false
+	if _, err := v.kept.AskVerification(t.Context(), v.people.Ada, v.request.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		ago  string
+		open bool
+	}{{"5 min", true}, {"11 min", false}} {
+		storetest.Exec(t, `UPDATE verifications SET asked_at = now() - $1::interval`, step.ago)
+		v.look(t)
+		runs, err := v.kept.Verifications(t.Context(), v.people.Ada, v.request.ID)
+		if err != nil || len(runs) != 1 || runs[0].Open() != step.open {
+			t.Errorf("after %s: %+v, %v", step.ago, runs, err)
+		}
 	}
 }

@@ -17,6 +17,9 @@ import (
 // attentionRest is how long a cluster that comes and goes is not told of again.
 const attentionRest = 15 * time.Minute
 
+// nodeRest is how long a node that does not enforce its slices is not told of again.
+const nodeRest = 24 * time.Hour
+
 // Queues of the outbox: a receiver that hangs holds up its own kind only.
 const (
 	QueueNews    = river.QueueDefault
@@ -53,8 +56,11 @@ func tell(ctx context.Context, tx pgx.Tx, n rayslice.News) error {
 	}
 	n.Args, n.Reason = withoutNUL(n.Args), rayslice.Reason{Code: n.Reason.Code, Args: withoutNUL(n.Reason.Args), Detail: scrub(n.Reason.Detail)}
 	options := &river.InsertOpts{Queue: QueueNews}
-	if n.Code == rayslice.NewsAttention {
+	switch n.Code {
+	case rayslice.NewsAttention:
 		options.UniqueOpts = river.UniqueOpts{ByArgs: true, ByPeriod: attentionRest}
+	case rayslice.NewsNotEnforced:
+		options.UniqueOpts = river.UniqueOpts{ByArgs: true, ByPeriod: nodeRest}
 	}
 	_, err := outbox.InsertTx(ctx, tx, n, options)
 	return err

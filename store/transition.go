@@ -87,6 +87,11 @@ func transition(ctx context.Context, tx pgx.Tx, actor rayslice.User, c change) e
 	if err := tellMove(ctx, tx, actor, c, m); err != nil {
 		return err
 	}
+	if c.to == rayslice.StateStopping {
+		if err := endVerification(ctx, tx, c.id); err != nil {
+			return err
+		}
+	}
 	if c.to.Final() {
 		if err := release(ctx, tx, c.id); err != nil {
 			return err

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,21 +38,44 @@ func (s *Store) VerificationWork(ctx context.Context, actor rayslice.User, reque
 	var w rayslice.VerificationWork
 	err := s.db.QueryRow(ctx, `
 		SELECT
-			coalesce((r.draft ->> 'unverified')::boolean, false) OR coalesce((l.rules ->> 'unverified')::boolean, false),
-			coalesce((
-				SELECT array_agg(DISTINCT pod)
-				FROM verifications v, unnest(v.pods) pod
-				WHERE v.request_id = r.id
-					AND v.ended_at IS NOT NULL
-			), '{}')
+			coalesce((r.draft ->> 'unverified')::boolean, false) OR coalesce((l.rules ->> 'unverified')::boolean, false)
 		FROM requests r
 		LEFT JOIN rules l ON l.team = r.team
-		WHERE r.id = $1`, requestID).Scan(&w.Off, &w.Covered)
+		WHERE r.id = $1`, requestID).Scan(&w.Off)
 	if err != nil {
 		return w, missing(err, "request")
 	}
+	if w.Covered, err = coveredPods(ctx, s.db, requestID); err != nil {
+		return w, answer(err)
+	}
 	w.Open, err = openVerification(ctx, s.db, requestID)
 	return w, answer(err)
+}
+
+// coveredPods returns the pods that ended runs have looked at. A run whose workers had gone has not.
+func coveredPods(ctx context.Context, db DB, requestID string) ([]rayslice.CoveredPod, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT
+			pod,
+			count(*),
+			max(v.ended_at),
+			(array_agg(coalesce(CASE
+				WHEN c.enforcement = 'inconclusive' THEN c.certificate -> 'judgement' -> 'reason'
+				WHEN c.id IS NULL THEN v.reason
+			END, '{}') ORDER BY v.ended_at DESC))[1]
+		FROM verifications v
+		CROSS JOIN unnest(v.pods) pod
+		LEFT JOIN certificates c ON c.run = v.run AND c.pod_uid = pod
+		WHERE v.request_id = $1
+			AND v.ended_at IS NOT NULL
+			AND v.reason ->> 'code' IS DISTINCT FROM 'verify_gone'
+		GROUP BY pod
+		ORDER BY pod`, requestID)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.CoveredPod, err error) {
+		err = row.Scan(&c.Pod, &c.Runs, &c.At, &c.Reason)
+		c.At = c.At.UTC()
+		return c, err
+	})
 }
 
 func openVerification(ctx context.Context, db DB, requestID string) (*rayslice.Verification, error) {
@@ -68,12 +90,16 @@ func openVerification(ctx context.Context, db DB, requestID string) (*rayslice.V
 }
 
 // StartVerification notes that a run over the pods begins: the one that is open, or a new one of that name. It returns the
-// run as it is now; beginning one that has begun changes nothing, so that two portals do the same run.
+// run as it is now; beginning one that has begun changes nothing, so that two portals do the same run. KindConflict when the
+// cluster is on its way out.
 func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requestID, run string, pods []string) (v rayslice.Verification, err error) {
 	if !actor.System {
 		return v, errPortalOnly
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := mustRun(ctx, tx, requestID); err != nil {
+			return err
+		}
 		rows, _ := tx.Query(ctx, `
 			WITH v AS (
 				INSERT INTO verifications (
@@ -90,9 +116,6 @@ func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requ
 				RETURNING *
 			)`+verificationColumns+`v`, run, requestID, pods)
 		v, err = pgx.CollectExactlyOneRow(rows, scanVerification)
-		if sqlState(err) == codeForeignKey {
-			return rayslice.NotFound("request")
-		}
 		if err == nil {
 			notify(tx, Change{Kind: KindCluster, ID: requestID})
 		}
@@ -101,8 +124,41 @@ func (s *Store) StartVerification(ctx context.Context, actor rayslice.User, requ
 	return v, err
 }
 
+// mustRun holds the request in its state until tx ends, and refuses one whose cluster does not run.
+func mustRun(ctx context.Context, tx pgx.Tx, requestID string) error {
+	var state rayslice.State
+	if err := tx.QueryRow(ctx, `SELECT state FROM requests WHERE id = $1 FOR SHARE`, requestID).Scan(&state); err != nil {
+		return missing(err, "request")
+	}
+	return runs(state)
+}
+
+// runs refuses a state in which there is nothing to verify.
+func runs(state rayslice.State) error {
+	if state == rayslice.StateReady || state == rayslice.StateAttention || state == rayslice.StateProvisioning {
+		return nil
+	}
+	return &rayslice.Error{Kind: rayslice.KindConflict, Code: "verify_not_running", Args: map[string]any{"state": state}}
+}
+
+// endVerification ends the open run of a request whose cluster is going.
+func endVerification(ctx context.Context, tx pgx.Tx, requestID string) error {
+	why, err := reasonJSON(rayslice.Reason{Code: rayslice.ReasonVerifyGone})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE verifications
+		SET
+			ended_at = now(),
+			reason = $2
+		WHERE request_id = $1
+			AND ended_at IS NULL`, requestID, why)
+	return err
+}
+
 // FinishVerification ends a run with what it found out, once: what comes later about the same run changes nothing. reason
-// says why it brought no evidence. Admins are told of nodes that should enforce and do not.
+// says why it brought no evidence. Admins are told of nodes that should enforce and do not, of each once a day.
 func (s *Store) FinishVerification(ctx context.Context, actor rayslice.User, run string, reason rayslice.Reason, certificates []rayslice.Certificate) error {
 	if !actor.System {
 		return errPortalOnly
@@ -136,12 +192,13 @@ func (s *Store) FinishVerification(ctx context.Context, actor rayslice.User, run
 			return err
 		}
 		notify(tx, Change{Kind: KindCluster, ID: requestID})
-		nodes := rayslice.BrokenNodes(certificates)
-		if len(nodes) == 0 {
-			return nil
+		for _, node := range rayslice.BrokenNodes(certificates) {
+			if err := tell(ctx, tx, rayslice.News{Code: rayslice.NewsNotEnforced, Team: team, Node: node,
+				Args: map[string]any{"name": name, "nodes": node, "request": requestID}}); err != nil {
+				return err
+			}
 		}
-		return tell(ctx, tx, rayslice.News{Code: rayslice.NewsNotEnforced, Team: team, RequestID: requestID,
-			Args: map[string]any{"name": name, "nodes": strings.Join(nodes, ", ")}})
+		return nil
 	})
 }
 
@@ -202,10 +259,8 @@ func mayVerify(actor rayslice.User, r rayslice.Request) error {
 		return rayslice.NotFound("request")
 	case !actor.CanVerify(r):
 		return rayslice.Forbidden("verify_not_owner")
-	case r.State != rayslice.StateReady && r.State != rayslice.StateAttention && r.State != rayslice.StateProvisioning:
-		return &rayslice.Error{Kind: rayslice.KindConflict, Code: "verify_not_running", Args: map[string]any{"state": r.State}}
 	}
-	return nil
+	return runs(r.State)
 }
 
 func insertVerification(ctx context.Context, tx pgx.Tx, actor rayslice.User, r rayslice.Request) (rayslice.Verification, error) {
@@ -247,8 +302,9 @@ func (s *Store) Certificates(ctx context.Context, actor rayslice.User, requestID
 	rows, _ := s.db.Query(ctx, `
 		SELECT
 			id,
-			certificate
-		FROM certificates
+			certificate,
+			`+nodeDriver+`
+		FROM certificates c
 		WHERE request_id = $1
 		ORDER BY id DESC
 		LIMIT 200`, requestID)
@@ -260,7 +316,8 @@ func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids
 	rows, _ := s.db.Query(ctx, `
 		SELECT DISTINCT ON (c.request_id, c.pod_uid)
 			c.id,
-			c.certificate
+			c.certificate,
+			`+nodeDriver+`
 		FROM certificates c
 		JOIN requests r ON r.id = c.request_id
 		WHERE c.request_id = ANY ($1)
@@ -277,11 +334,22 @@ func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids
 	return by, err
 }
 
+// nodeDriver is the latest that is known of the driver on the node of certificate c.
+const nodeDriver = `coalesce((
+				SELECT n.certificate ->> 'driver'
+				FROM certificates n
+				WHERE n.node = c.node
+					AND n.certificate ->> 'driver' <> ''
+				ORDER BY n.id DESC
+				LIMIT 1
+			), '')`
+
 func collectCertificates(rows pgx.Rows) ([]rayslice.Certificate, error) {
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.Certificate, err error) {
 		var id int64
-		err = row.Scan(&id, &c)
-		c.ID = id
+		var driver string
+		err = row.Scan(&id, &c, &driver)
+		c.ID, c.NodeDriver = id, driver
 		return c, err
 	})
 	return found, answer(err)

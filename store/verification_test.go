@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/store"
@@ -68,7 +70,7 @@ func TestOneVerificationAtATime(t *testing.T) {
 		t.Errorf("certificates %+v, %v", certificates, err)
 	}
 	work, err = s.VerificationWork(t.Context(), rayslice.System, r.ID)
-	if err != nil || work.Open != nil || cmp.Diff([]string{"a", "b"}, work.Covered) != "" {
+	if err != nil || work.Open != nil || len(work.Covered) != 2 || work.Covered[0].Pod != "a" || work.Covered[1].Pod != "b" || work.Covered[0].Runs != 1 {
 		t.Errorf("afterwards %+v, %v", work, err)
 	}
 }
@@ -103,7 +105,7 @@ func TestVerifyAgain(t *testing.T) {
 	if err != nil || len(verdicts) != 2 || verdicts[0].Enforcement != rayslice.Enforced || verdicts[1].Node != "node-2" || verdicts[1].Enforcement != rayslice.NotEnforced {
 		t.Errorf("nodes %+v, %v", verdicts, err)
 	}
-	if n := count(t, `SELECT count(*) FROM river_job WHERE args ->> 'code' = 'not_enforced' AND args -> 'args' ->> 'nodes' = 'node-2'`); n != 1 {
+	if n := count(t, `SELECT count(*) FROM river_job WHERE args ->> 'code' = 'not_enforced' AND args ->> 'node' = 'node-2'`); n != 1 {
 		t.Errorf("admins told %d times, want once", n)
 	}
 }
@@ -156,5 +158,112 @@ func TestTheGateCanBeOff(t *testing.T) {
 	}
 	if !off(other.ID) {
 		t.Error("by the team's rules: still on")
+	}
+}
+
+// A run that is open when its cluster is stopped ends with it, and none begins afterwards.
+func TestVerificationEndsWithItsCluster(t *testing.T) {
+	s, people, r := running(t)
+	mustStart(t, s, r.ID, "one", "a")
+	if _, err := s.StopRequest(t.Context(), people.Ada, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := s.Verifications(t.Context(), people.Ada, r.ID)
+	if err != nil || len(runs) != 1 || runs[0].Open() || runs[0].Reason.Code != rayslice.ReasonVerifyGone {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+	_, err = s.StartVerification(t.Context(), rayslice.System, r.ID, "two", []string{"a"})
+	if e := refusal(t, err, rayslice.KindConflict); e.Code != "verify_not_running" {
+		t.Errorf("of a stopping cluster: %v", e)
+	}
+	if err := s.FinishVerification(t.Context(), rayslice.System, "one", rayslice.Reason{}, []rayslice.Certificate{certificate("a", "n", rayslice.Enforced)}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.Certificates(t.Context(), people.Ada, r.ID); err != nil || len(found) != 0 {
+		t.Errorf("certificates of a run that has ended: %+v, %v", found, err)
+	}
+}
+
+// What the store keeps decides when a pod is looked at again: the number of runs, and why the latest came to no verdict.
+func TestCoveredPods(t *testing.T) {
+	s, _, r := running(t)
+	late, gone := rayslice.Reason{Code: rayslice.ReasonVerifyLate, Args: map[string]any{"seconds": 60}}, rayslice.Reason{Code: rayslice.ReasonVerifyGone}
+	unproven := certificate("a", "node-1", rayslice.Inconclusive)
+	unproven.Judgement.Reason = rayslice.Reason{Code: rayslice.WhyNeighboursDark}
+	for _, run := range []struct {
+		name         string
+		reason       rayslice.Reason
+		certificates []rayslice.Certificate
+		want         []rayslice.CoveredPod
+	}{
+		{"gone", gone, nil, nil},
+		{"late", late, nil, []rayslice.CoveredPod{{Pod: "a", Runs: 1, Reason: late}, {Pod: "b", Runs: 1, Reason: late}}},
+		{"half", rayslice.Reason{}, []rayslice.Certificate{unproven, certificate("b", "node-1", rayslice.Enforced)},
+			[]rayslice.CoveredPod{{Pod: "a", Runs: 2, Reason: unproven.Judgement.Reason}, {Pod: "b", Runs: 2}}},
+	} {
+		mustStart(t, s, r.ID, run.name, "a", "b")
+		if err := s.FinishVerification(t.Context(), rayslice.System, run.name, run.reason, run.certificates); err != nil {
+			t.Fatal(err)
+		}
+		work, err := s.VerificationWork(t.Context(), rayslice.System, r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range work.Covered {
+			if time.Since(work.Covered[i].At) > time.Hour {
+				t.Errorf("%s: ended at %v", run.name, work.Covered[i].At)
+			}
+			work.Covered[i].At = time.Time{}
+		}
+		if diff := cmp.Diff(run.want, work.Covered, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after %s: %s", run.name, diff)
+		}
+	}
+}
+
+// Admins hear of a node once a day, whosever cluster shows it.
+func TestToldOncePerNode(t *testing.T) {
+	s, people, first := running(t)
+	second := mustCreate(t, s, people.Ada, storetest.Draft(1, 8))
+	if err := s.Move(t.Context(), rayslice.System, second.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, "uid"); err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range []string{"node-1", "node-1", "node-2", "node-1"} {
+		id, run := []string{first.ID, second.ID}[i%2], fmt.Sprintf("run-%d", i)
+		mustStart(t, s, id, run, "a")
+		if err := s.FinishVerification(t.Context(), rayslice.System, run, rayslice.Reason{}, []rayslice.Certificate{certificate("a", node, rayslice.NotEnforced)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for node, want := range map[string]int{"node-1": 1, "node-2": 1} {
+		if n := count(t, `SELECT count(*) FROM river_job WHERE args ->> 'code' = 'not_enforced' AND args ->> 'node' = '`+node+`'`); n != want {
+			t.Errorf("told of %s %d times, want %d", node, n, want)
+		}
+	}
+}
+
+// A certificate is out of date when a later one found another driver on its node.
+func TestAnotherDriver(t *testing.T) {
+	s, people, r := running(t)
+	for i, driver := range []string{"535.161.07", "", "550.90.07"} {
+		run, c := fmt.Sprintf("run-%d", i), certificate(fmt.Sprintf("pod-%d", i), "node-1", rayslice.Enforced)
+		c.Driver = driver
+		mustStart(t, s, r.ID, run, c.Target.PodUID)
+		if err := s.FinishVerification(t.Context(), rayslice.System, run, rayslice.Reason{}, []rayslice.Certificate{c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	latest, err := s.LatestCertificates(t.Context(), people.Ada, []string{r.ID})
+	if err != nil || len(latest[r.ID]) != 3 {
+		t.Fatalf("%+v, %v", latest, err)
+	}
+	for _, c := range latest[r.ID] {
+		want := rayslice.Enforced
+		if c.Driver == "535.161.07" {
+			want = rayslice.OutOfDate
+		}
+		if got := c.Now(c.Target.PodUID, "node-1", c.NodeDriver); got != want {
+			t.Errorf("driver %q of %q: %s", c.Driver, c.NodeDriver, got)
+		}
 	}
 }

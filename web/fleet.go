@@ -19,14 +19,15 @@ type FleetPage struct {
 	Pages
 	Filter     FleetFilter
 	Catalogue  rayslice.Catalogue
-	Pools      []FleetPool          // the catalogue's pools in its order, then, if there are any, nodes that no pool picks
-	Nodes      []rayslice.NodeCards // of this page, in the order of the pools
-	Names      map[string]string    // of clusters that the user may see, by the id of their request
-	Matching   int                  // nodes that the filter picks, on all pages
-	Unread     bool                 // pods could not be read, so nothing is known about what is free
-	Strays     int                  // foreign pods that wait for a card somewhere
-	ObservedAt time.Time            // zero = nothing was read yet
-	Stream     string               // address of the event stream; "" = the page does not refresh itself
+	Pools      []FleetPool                     // the catalogue's pools in its order, then, if there are any, nodes that no pool picks
+	Nodes      []rayslice.NodeCards            // of this page, in the order of the pools
+	Names      map[string]string               // of clusters that the user may see, by the id of their request
+	Verdicts   map[string]rayslice.Enforcement // the latest conclusive verdict about slices on a node, by its name; none = not known
+	Matching   int                             // nodes that the filter picks, on all pages
+	Unread     bool                            // pods could not be read, so nothing is known about what is free
+	Strays     int                             // foreign pods that wait for a card somewhere
+	ObservedAt time.Time                       // zero = nothing was read yet
+	Stream     string                          // address of the event stream; "" = the page does not refresh itself
 }
 
 // FleetFilter narrows the fleet. Its fields are the query parameters of GET /fleet.

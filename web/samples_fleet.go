@@ -69,7 +69,8 @@ func sampleFleetPage(f Frame, fleet rayslice.Fleet) FleetPage {
 	f.Path = "/fleet"
 	fleet = fleet.For(f.User)
 	p := FleetPage{Frame: f, Catalogue: SampleCatalogue(), ObservedAt: fleet.ObservedAt, Strays: fleet.Strays, Unread: fleet.PodsUnread, Nodes: fleet.ByNode(),
-		Names: map[string]string{"aaaaaaaaaaaa": "ablation-7", "bbbbbbbbbbbb": "sweep", "dddddddddddd": "eval", "eeeeeeeeeeee": "消融实验"}}
+		Verdicts: map[string]rayslice.Enforcement{"cn-hangzhou.10.200.12.33": rayslice.Enforced, "cn-hangzhou.10.200.14.1": rayslice.NotEnforced},
+		Names:    map[string]string{"aaaaaaaaaaaa": "ablation-7", "bbbbbbbbbbbb": "sweep", "dddddddddddd": "eval", "eeeeeeeeeeee": "消融实验"}}
 	for i := range p.Catalogue.Pools {
 		p.Catalogue.Pools[i].NodeSelector = map[string]string{"ack.node.gpu.schedule": string(p.Catalogue.Pools[i].Mode), "aliyun.accelerator/nvidia_name": "NVIDIA-A10"}
 	}

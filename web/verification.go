@@ -43,7 +43,7 @@ func verifiedWorkers(p RequestPage) []verified {
 		at := slices.IndexFunc(p.Verification.Certificates, func(c rayslice.Certificate) bool { return c.Target.Pod == w.Name })
 		if at >= 0 {
 			row.certificate = p.Verification.Certificates[at]
-			row.verdict = row.certificate.Now(w.UID, w.Node, "")
+			row.verdict = row.certificate.Now(w.UID, w.Node, row.certificate.NodeDriver)
 		}
 		rows = append(rows, row)
 	}

@@ -59,7 +59,7 @@ type nodeLookup func(name string) *corev1.Node
 
 // clusterOf describes the cluster of a head and its workers at a moment. Pods without an address are no Ray nodes yet.
 func clusterOf(head *corev1.Pod, pods []*corev1.Pod, node nodeLookup, version string, now time.Time) cluster {
-	c := cluster{version: version, session: sessionName(head), now: now, faults: faultsOf(node(head.Spec.NodeName))}
+	c := cluster{version: version, session: sessionName(head), now: now, faults: faultsOf(head, node(head.Spec.NodeName))}
 	for _, pod := range pods {
 		if pod.Status.PodIP != "" && (pod.UID == head.UID || pod.Labels[nodeTypeLabel] == "worker") {
 			c.nodes = append(c.nodes, rayNodeOf(pod, node(pod.Spec.NodeName), now))
@@ -103,7 +103,7 @@ func rayNodeOf(pod *corev1.Pod, node *corev1.Node, now time.Time) rayNode {
 		lost: isDown(node),
 	}
 	n.alive = pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !n.lost
-	faults := faultsOf(node)
+	faults := faultsOf(pod, node)
 	load := loadOf(string(pod.UID), startOf(pod), now)
 	if faults[Idle] {
 		load = loadLevel{}
@@ -126,12 +126,13 @@ func (n rayNode) used(resource string) float64 {
 	return 0
 }
 
-func faultsOf(node *corev1.Node) map[string]bool {
-	faults := map[string]bool{}
+func faultsOf(pod *corev1.Pod, node *corev1.Node) map[string]bool {
+	faults, listed := map[string]bool{}, pod.Annotations[FaultsAnnotation]
 	if node != nil {
-		for fault := range strings.SplitSeq(node.Annotations[FaultsAnnotation], ",") {
-			faults[strings.TrimSpace(fault)] = true
-		}
+		listed += "," + node.Annotations[FaultsAnnotation]
+	}
+	for fault := range strings.SplitSeq(listed, ",") {
+		faults[strings.TrimSpace(fault)] = true
 	}
 	if isDown(node) {
 		faults[DeadDashboard] = true

@@ -11,7 +11,7 @@
 // pods, with a stand-in for NVIDIA's driver that holds what the simulation says.
 package rayhead
 
-// FaultsAnnotation on a node lists, separated by commas, how the heads and workers that run on it misbehave.
+// FaultsAnnotation on a node lists, separated by commas, how the heads and workers that run on it misbehave; on a pod, how it does.
 const FaultsAnnotation = "sandbox.rayslice.io/faults"
 
 // The faults of a worker.

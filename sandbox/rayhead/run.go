@@ -257,7 +257,11 @@ func (k *keeper) look(head *corev1.Pod) cluster {
 	var pods []*corev1.Pod
 	objects, _ := k.pods.GetIndexer().ByIndex(byCluster, clusterKey(head))
 	for _, object := range objects {
-		pods = append(pods, object.(*corev1.Pod))
+		pod := object.(*corev1.Pod)
+		if pod.UID == head.UID {
+			head = pod // as it is now
+		}
+		pods = append(pods, pod)
 	}
 	version := defaultVersion
 	if object, ok, _ := k.clusters.GetStore().GetByKey(clusterKey(head)); ok {
