@@ -59,9 +59,9 @@ type Config struct {
 	SMTPFrom          string         `env:"RAYSLICE_SMTP_FROM" name:"smtp-from" help:"Sender of mail, e.g. rayslice <rayslice@example.org>. Needed with a mail server."`
 	SMTPTLS           string         `env:"RAYSLICE_SMTP_TLS" name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"How mail is encrypted on its way to the server: starttls, which must succeed; tls from the first byte; or none."`
 	WebhookAllow      string         `env:"RAYSLICE_WEBHOOK_ALLOW" help:"Private places that people's webhooks may reach, also without TLS: host names, addresses and networks, separated by commas; empty: https to the public internet only."`
-	UsageRaw         time.Duration  `env:"RAYSLICE_USAGE_RAW" default:"6h" help:"How long readings of use are kept as they were read, up to 18h."`
-	UsageMinutes     time.Duration  `env:"RAYSLICE_USAGE_MINUTES" default:"168h" help:"How long the use of each minute is kept, up to 768h (32 days)."`
-	UsageHours       time.Duration  `env:"RAYSLICE_USAGE_HOURS" default:"4320h" help:"How long the use of each hour is kept, up to 8064h (48 weeks)."`
+	UsageRaw          time.Duration  `env:"RAYSLICE_USAGE_RAW" default:"6h" help:"How long readings of use are kept as they were read, up to 18h."`
+	UsageMinutes      time.Duration  `env:"RAYSLICE_USAGE_MINUTES" default:"168h" help:"How long the use of each minute is kept, up to 768h (32 days)."`
+	UsageHours        time.Duration  `env:"RAYSLICE_USAGE_HOURS" default:"4320h" help:"How long the use of each hour is kept, up to 8064h (48 weeks)."`
 	LogLevel          string         `env:"RAYSLICE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe log line to write."`
 	ShutdownTimeout   time.Duration  `env:"RAYSLICE_SHUTDOWN_TIMEOUT" default:"20s" help:"Longest wait for open requests when stopping."`
 }
