@@ -315,9 +315,8 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 		case <-rested.C:
 			wake = sub.wake
 		case <-heartbeat.C:
-			if err = w.comment("heartbeat"); err == nil && !drawn {
-				err = aside(func() error { return s.redraw(c, w, v, markAll) }) // a change whose announcement was lost, or that nothing is reported any more
-			}
+			quiet := !drawn
+			err = aside(func() error { return s.beat(c, w, v, quiet) })
 			drawn = false
 		case <-recheck.C:
 			err = aside(func() error { return s.mayGoOn(c, v) })
@@ -338,6 +337,15 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 			return err
 		}
 	}
+}
+
+// beat keeps the stream alive, and after a quiet time draws all anew: the announcement of a change may have been lost, and
+// when nothing is reported any more the page has to say so.
+func (s *Server) beat(c echo.Context, w *eventWriter, v view, quiet bool) error {
+	if err := w.comment("heartbeat"); err != nil || !quiet {
+		return err
+	}
+	return s.redraw(c, w, v, markAll)
 }
 
 // mayGoOn looks whether the stream may go on, and says that somebody still looks.

@@ -129,6 +129,7 @@ func TestABarMoves(t *testing.T) {
 	if !regexp.MustCompile(`from Ray, \d+ s ago`).MatchString(heading) {
 		t.Errorf("%q: want where the figure comes from, and its age", heading)
 	}
+	v.do("see the chart", chromedp.WaitVisible(`#use-chart canvas`, chromedp.ByQuery), chromedp.WaitNotPresent(`#use-history-none`, chromedp.ByQuery))
 	v.look("use-moving")
 	if lines := v.said.Take(); len(lines) > 0 && !onlyConnections(lines) {
 		t.Errorf("the console says:\n%s", strings.Join(lines, "\n"))
