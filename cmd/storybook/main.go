@@ -11,8 +11,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/rayslice/rayslice/static"
 	"github.com/rayslice/rayslice"
+	"github.com/rayslice/rayslice/static"
 	"github.com/rayslice/rayslice/web"
 )
 
