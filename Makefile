@@ -137,6 +137,11 @@ bench-tabs: build sandbox ## count the API-server requests that 500 open tabs ca
 	@.ci/install postgres
 	@go run ./bench/tabs $(BENCH) $(ARGS)
 
+.PHONY: bench-sse
+bench-sse: build sandbox ## measure memory and delay of 1,000 event streams, a fifth of which are never read
+	@.ci/install postgres
+	@go run ./bench/sse $(BENCH) $(ARGS)
+
 .PHONY: bench-informers
 bench-informers: build sandbox ## measure informers' memory: typed, as the portal keeps it, unstructured
 	@.ci/install postgres

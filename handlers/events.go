@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -246,10 +247,8 @@ func (s *Server) stream(c echo.Context, v view) error {
 	}
 	defer s.streams.unsubscribe(sub)
 	first := make([]event, len(v.parts))
-	for i, p := range v.parts {
-		if first[i], err = p.event(); err != nil {
-			return err
-		}
+	if err := aside(func() error { return v.draw(first) }); err != nil {
+		return err
 	}
 	w := newEventWriter(c, s.timing)
 	if c.Request().Method == http.MethodHead {
@@ -264,6 +263,37 @@ func (s *Server) stream(c echo.Context, v view) error {
 		s.metrics.dropped.Inc()
 	}
 	return nil // whatever happened, the answer has been given
+}
+
+// draw draws every part into events.
+func (v view) draw(events []event) (err error) {
+	for i, p := range v.parts {
+		if events[i], err = p.event(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aside does work on a stack of its own, and waits for it. What a stream does once in a while goes deep, and a stack that
+// was deep once stays large for as long as the stream is open. A panic goes on to whoever waits.
+func aside(do func() error) (err error) {
+	var caught any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if caught = recover(); caught != nil {
+				caught = fmt.Sprintf("%v\n%s", caught, debug.Stack())
+			}
+		}()
+		err = do()
+	}()
+	<-done
+	if caught != nil {
+		panic(caught)
+	}
+	return err
 }
 
 // follow is the stream's loop. It returns nil when the stream ends in order, else the error of writing.
@@ -285,20 +315,16 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 		case <-rested.C:
 			wake = sub.wake
 		case <-heartbeat.C:
-			if err = w.comment("heartbeat"); err == nil && !drawn {
-				err = s.redraw(c, w, v, markAll) // a change whose announcement was lost, or that nothing is reported any more
-			}
+			quiet := !drawn
+			err = aside(func() error { return s.beat(c, w, v, quiet) })
 			drawn = false
 		case <-recheck.C:
-			if !s.stillSignedIn(c) {
-				return w.send(event{name: web.EventAuthExpired, data: v.expired})
-			}
-			s.watchFor(c, v)
+			err = aside(func() error { return s.mayGoOn(c, v) })
 		case <-wake:
 			marked := sub.take()
 			wake, drawn = nil, drawn || marked&markState != 0
 			rested.Reset(v.rest)
-			err = s.redraw(c, w, v, marked)
+			err = aside(func() error { return s.redraw(c, w, v, marked) })
 		}
 		switch {
 		case errors.Is(err, errGone):
@@ -313,7 +339,25 @@ func (s *Server) follow(c echo.Context, sub *subscription, w *eventWriter, v vie
 	}
 }
 
-// What redraw says when it has sent nothing.
+// beat keeps the stream alive, and after a quiet time draws all anew: the announcement of a change may have been lost, and
+// when nothing is reported any more the page has to say so.
+func (s *Server) beat(c echo.Context, w *eventWriter, v view, quiet bool) error {
+	if err := w.comment("heartbeat"); err != nil || !quiet {
+		return err
+	}
+	return s.redraw(c, w, v, markAll)
+}
+
+// mayGoOn looks whether the stream may go on, and says that somebody still looks.
+func (s *Server) mayGoOn(c echo.Context, v view) error {
+	if !s.stillSignedIn(c) {
+		return errGone
+	}
+	s.watchFor(c, v)
+	return nil
+}
+
+// What redraw and mayGoOn say when nothing was sent.
 var (
 	errGone  = errors.New("not to be seen any more") // ends the stream
 	errLater = errors.New("cannot be read now")      // and is to be tried again
@@ -374,13 +418,16 @@ type event struct {
 // eventIDFormat is how the ids of our events look; they are hashes with dots between.
 var eventIDFormat = regexp.MustCompile(`^[a-z][0-9a-f]{16}(\.[a-z][0-9a-f]{16}){0,3}$`)
 
+// agesLeftOut finds how long ago something was: pages count on by themselves, so another age is nothing new.
+var agesLeftOut = regexp.MustCompile(`(<time [^>]*data-relative=[^>]*>)[^<]*`)
+
 // event draws the part.
 func (p part) event() (event, error) {
 	data, err := p.draw()
 	if err != nil {
 		return event{}, err
 	}
-	sum := sha256.Sum256(data)
+	sum := sha256.Sum256(agesLeftOut.ReplaceAll(data, []byte("$1")))
 	return event{name: p.name, hash: p.name[:1] + hex.EncodeToString(sum[:8]), data: data}, nil
 }
 

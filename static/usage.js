@@ -57,6 +57,7 @@
     const aligned = align(data);
     chart.hidden = aligned.series.length === 0;
     if (chart.hidden) return;
+    document.getElementById("use-history-none")?.remove();
     const values = [aligned.times, ...aligned.series.map((s) => s.values)];
     if (plot && plot.series.length === values.length) {
       plot.setData(values);

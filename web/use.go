@@ -50,6 +50,7 @@ type useRow struct {
 	number int              // of the card among the worker's, from 1
 	cards  int              // of the worker
 	shares int              // workers of this cluster that the same figure is for
+	read   bool             // the sources have said something of the cluster
 }
 
 // useRows returns a row per share of a card: those of the workers that hold a slice now, known or not.
@@ -69,7 +70,7 @@ func useRows(c rayslice.Cluster, u rayslice.Use) []useRow {
 		pod := podRow{Worker: w, number: i + 1}
 		samples := byPod[w.UID]
 		if len(samples) == 0 {
-			rows = append(rows, useRow{id: fmt.Sprintf("use-%s", w.Name), pod: pod, number: 1, cards: 1})
+			rows = append(rows, useRow{id: fmt.Sprintf("use-%s", w.Name), pod: pod, number: 1, cards: 1, read: !u.DataAt.IsZero()})
 		}
 		for n := range samples {
 			rows = append(rows, useRow{id: fmt.Sprintf("use-%s-%d", w.Name, n), pod: pod, sample: &samples[n], number: n + 1, cards: len(samples), shares: sharers[samples[n].GPU]})
@@ -133,6 +134,8 @@ func memoryText(l *Localizer, s *rayslice.Sample) string {
 func memoryAside(l *Localizer, row useRow) string {
 	s := row.sample
 	switch {
+	case s == nil && !row.read:
+		return "" // the note above says that there is nothing yet
 	case s == nil:
 		return l.T("use_none_here")
 	case s.MemoryGrade != rayslice.GradeCard:

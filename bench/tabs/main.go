@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) error {
 	}
 	report.Set("Postgres", version)
 	report.Set("portal", o.Version)
-	report.Set("KubeRay operator, machines", "paused: what is counted is the portal's, the controllers' and the scheduler's")
+	report.Set("KubeRay operator", "paused: what is counted is the portal's, the controllers', the scheduler's and the machines'")
 	report.Set("tabs", o.Tabs)
 	report.Set("interval", o.Interval)
 	report.Set("rounds", o.Rounds)
@@ -75,6 +75,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer t.portal.Stop()
+	defer t.crowd.Close()
 	if err := t.measure(ctx, report); err != nil {
 		return err
 	}
@@ -98,13 +99,11 @@ func prepare(ctx context.Context, o options, sandbox *bench.Sandbox) (*tabs, err
 	if err := bench.MakeNamespace(ctx, config, "bench-tabs"); err != nil {
 		return nil, err
 	}
-	for _, program := range []string{"kuberay-operator", "kwok"} { // the sandbox ends them all the same
-		if _, err := sandbox.Pause(program); err != nil {
-			return nil, err
-		}
+	if _, err := sandbox.Pause("kuberay-operator"); err != nil { // the sandbox ends it all the same
+		return nil, err
 	}
 	roster := filepath.Join(o.Dir, "teams.yaml")
-	if err := os.WriteFile(roster, rosterYAML(people(o.Tabs)), 0o600); err != nil {
+	if err := bench.WriteRoster(roster, o.Tabs, "bench-tabs"); err != nil {
 		return nil, err
 	}
 	portal, err := bench.Serve(ctx, o.Bin, o.Dir, "--database-url", url, "--kubeconfig", sandbox.Kubeconfig, "--namespace", "bench-tabs",
@@ -113,7 +112,7 @@ func prepare(ctx context.Context, o options, sandbox *bench.Sandbox) (*tabs, err
 		return nil, err
 	}
 	t := &tabs{options: o, portal: portal, core: core}
-	if err := t.ask(ctx, url); err != nil {
+	if t.crowd, err = bench.Gather(ctx, portal, url, o.Catalogue); err != nil {
 		portal.Stop()
 		return nil, err
 	}

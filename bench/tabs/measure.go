@@ -2,11 +2,9 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,66 +13,14 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
-	"github.com/rayslice/rayslice/store"
 )
-
-// The portal lets a session have eight streams and a person forty.
-const (
-	perSession = 8
-	perPerson  = 40
-)
-
-func people(tabs int) int { return (tabs + perPerson - 1) / perPerson }
-
-func rosterYAML(n int) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "teams:\n  - {name: bench, namespace: bench-tabs, limit_gib: 100}\npeople:\n")
-	for i := range n {
-		fmt.Fprintf(&b, "  - {name: Ada %d, email: ada%d@example.org, roles: {bench: member}}\n", i, i)
-	}
-	return b.Bytes()
-}
 
 type tabs struct {
 	options
 	portal *bench.Process
 	core   kubernetes.Interface
-	people []rayslice.User
-	page   string // path of the cluster's page that the tabs show
-}
-
-// ask waits for the portal, and asks for the cluster whose page the tabs show.
-func (t *tabs) ask(ctx context.Context, database string) error {
-	err := bench.Until(ctx, 2*time.Minute, "the portal answers and leads", func() (bool, error) {
-		now, err := t.portal.Metrics(ctx)
-		return err == nil && now["rayslice_leader"] == 1, nil
-	})
-	if err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, database)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if t.people, err = s.Personas(ctx, rayslice.System); err != nil || len(t.people) < people(t.Tabs) {
-		return fmt.Errorf("%d people, %w", len(t.people), err)
-	}
-	catalogue, err := bench.Catalogue(t.Catalogue)
-	if err != nil {
-		return err
-	}
-	draft, err := bench.Draft(catalogue, 2)
-	if err != nil {
-		return err
-	}
-	requests, err := bench.Ask(ctx, s, t.people[0], draft, 1)
-	if err == nil {
-		t.page = "/clusters/" + requests[0].ID
-	}
-	return err
+	crowd  *bench.Crowd
 }
 
 // measure counts in turns with and without tabs, after the portal has come to rest.
@@ -83,22 +29,29 @@ func (t *tabs) measure(ctx context.Context, report *bench.Report) error {
 		return err
 	}
 	steady, open := counts{}, counts{}
-	for range t.Rounds {
-		if err := t.count(ctx, steady); err != nil {
-			return err
+	for round := range t.Rounds {
+		turns := []func() error{func() error { return t.count(ctx, steady) }, func() error { return t.countOpen(ctx, open) }}
+		if round%2 == 1 { // what goes by the clock does not always fall to the same one
+			slices.Reverse(turns)
 		}
-		closeAll, err := t.open(ctx)
-		if err != nil {
-			return err
-		}
-		err = t.count(ctx, open)
-		closeAll()
-		if err != nil {
-			return err
+		for _, turn := range turns {
+			if err := turn(); err != nil {
+				return err
+			}
 		}
 	}
 	t.report(report, steady, open)
 	return nil
+}
+
+// countOpen counts with the tabs open, once they have all been opened.
+func (t *tabs) countOpen(ctx context.Context, to counts) error {
+	closeAll, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	return t.count(ctx, to)
 }
 
 // report names what the portal reads and writes; leases and the components' own health are renewed by the clock.
@@ -193,17 +146,14 @@ func (t *tabs) open(ctx context.Context) (closeAll func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	closeAll = func() { cancel(); reading.Wait() }
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	var cookie *http.Cookie
-	for i := range t.Tabs {
-		if i%perSession == 0 {
-			if cookie, err = t.signIn(ctx, client, t.people[i/perPerson].ID); err != nil {
-				closeAll()
-				return nil, err
-			}
-		}
+	cookies, err := t.crowd.Cookies(ctx, t.Tabs)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	for i, cookie := range cookies {
 		first := make(chan error, 1)
-		reading.Go(func() { read(ctx, client, t.portal.URL+t.page+"/events", cookie, first) })
+		reading.Go(func() { read(ctx, t.crowd.Page+"/events", cookie, first) })
 		if err := <-first; err != nil {
 			closeAll()
 			return nil, fmt.Errorf("tab %d: %w", i+1, err)
@@ -212,34 +162,15 @@ func (t *tabs) open(ctx context.Context) (closeAll func(), err error) {
 	return closeAll, nil
 }
 
-func (t *tabs) signIn(ctx context.Context, client *http.Client, person int64) (*http.Cookie, error) {
-	form := url.Values{"user": {fmt.Sprint(person)}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.portal.URL+"/signin", strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", t.portal.URL)
-	answer, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if len(answer.Cookies()) == 0 {
-		return nil, fmt.Errorf("signing in as person %d: %s, no cookie", person, answer.Status)
-	}
-	return answer.Cookies()[0], nil
-}
-
 // read reads a stream until ctx ends, and tells first of its first line.
-func read(ctx context.Context, client *http.Client, address string, cookie *http.Cookie, first chan<- error) {
+func read(ctx context.Context, address string, cookie *http.Cookie, first chan<- error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		first <- err
 		return
 	}
 	r.AddCookie(cookie)
-	answer, err := client.Do(r)
+	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		first <- err
 		return

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/static"
 	"github.com/rayslice/rayslice/web"
 )
@@ -74,7 +75,7 @@ func preview(w http.ResponseWriter, r *http.Request) {
 func usage(w http.ResponseWriter, r *http.Request) {
 	h := web.SampleHistory(r.URL.Query().Get("range"), time.Now())
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(map[string]any{"from": h.From, "to": h.To, "step_seconds": int(h.Step.Seconds()), "points": h.Points}); err != nil {
+	if err := json.NewEncoder(w).Encode(map[string]any{"from": h.From, "to": h.To, "step_seconds": int(h.Step.Seconds()), "points": append([]rayslice.UsePoint{}, h.Points...)}); err != nil {
 		fmt.Fprintln(os.Stderr, "usage:", err)
 	}
 }
