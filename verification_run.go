@@ -138,6 +138,29 @@ func NewBadge(c Cluster, certificates []Certificate) Badge {
 	return b
 }
 
+// Standing returns the certificate of each pod that counts, from all of them, the latest first: the latest, except that a look
+// at a slice in use, which only reads, takes nothing back that was shown before unless it contradicts it.
+func Standing(certificates []Certificate) []Certificate {
+	at := map[string]int{} // by pod, place in standing
+	var standing []Certificate
+	for _, c := range certificates {
+		i, known := at[c.Target.PodUID]
+		switch {
+		case !known:
+			at[c.Target.PodUID] = len(standing)
+			standing = append(standing, c)
+		case standing[i].OnlyRead() && !c.OnlyRead():
+			standing[i] = c
+		}
+	}
+	return standing
+}
+
+// OnlyRead reports whether somebody worked on the slice, so that nothing could be shown and nothing spoke against it.
+func (c Certificate) OnlyRead() bool {
+	return c.Judgement.InUse && c.Judgement.Enforcement == Inconclusive
+}
+
 func verdictOf(w Worker, certificates []Certificate) Enforcement {
 	for _, c := range certificates {
 		if c.Target.PodUID == w.UID {

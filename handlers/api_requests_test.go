@@ -38,7 +38,7 @@ func TestAPIStory(t *testing.T) {
 		"head":   map[string]any{"cpu": 2.0, "memory_gib": 8.0},
 		"groups": []any{map[string]any{"name": "a10-8g", "pool": "a10", "slice_gib": 8.0, "core_percent": 0.0, "per_pod": 1.0,
 			"workers": 2.0, "min_workers": 2.0, "max_workers": 2.0, "cpu": 4.0, "memory_gib": 16.0, "spread": false}},
-		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "python_version": "3.11", "env": map[string]any{}, "pull_secrets": []any{},
+		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "python_version": "3.11", "env": map[string]any{}, "pull_secrets": []any{}, "unverified": false,
 		"created_at": got["created_at"], "ends_at": got["ends_at"], "ready_at": nil, "stopped_at": nil,
 		"object":  map[string]any{"namespace": "team-vision", "name": "rs-" + id},
 		"cluster": nil, "observed_at": nil, "dashboard_url": nil, "pending": got["pending"],

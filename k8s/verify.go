@@ -150,7 +150,11 @@ func (v *verifier) run(ctx context.Context, request rayslice.Request, have raysl
 		return v.store.FinishVerification(ctx, rayslice.System, run.Run, rayslice.Reason{Code: rayslice.ReasonVerifyGone}, nil)
 	}
 	most := min(verifyAtMost, v.least+time.Duration(len(targets))*verifyEach)
-	limited, cancel := context.WithDeadline(ctx, run.StartedAt.Add(most))
+	begun := run.StartedAt
+	if time.Since(begun) > most/2 { // another replica began it and was killed: its job may be lost, and this one needs time too
+		begun = time.Now()
+	}
+	limited, cancel := context.WithDeadline(ctx, begun.Add(most))
 	defer cancel()
 	head := HeadAddress{Namespace: request.Namespace, Pod: have.Head.Name, IP: have.Head.IP}
 	evidence, reason := v.jobs.ask(limited, head, run.Run, targets, most)

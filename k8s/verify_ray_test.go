@@ -80,7 +80,7 @@ func standIn(t *testing.T) string {
 // realHead starts a head without GPUs and a worker with one, and returns the way to the head when both have joined.
 func realHead(t *testing.T, python, driver string) *Heads {
 	t.Helper()
-	temp, err := os.MkdirTemp("/tmp", "ray-") // short: Ray puts sockets into it
+	temp, err := os.MkdirTemp("/tmp", "ray-") //nolint:usetesting // short: Ray puts sockets into it
 	if err != nil {
 		t.Fatal(err)
 	}

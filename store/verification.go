@@ -311,7 +311,7 @@ func (s *Store) Certificates(ctx context.Context, actor rayslice.User, requestID
 	return collectCertificates(rows)
 }
 
-// LatestCertificates returns the latest certificate of each pod of those of the requests that the actor may see.
+// LatestCertificates returns the certificate of each pod that counts (rayslice.Standing), of those of the requests that the actor may see.
 func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids []string) (map[string][]rayslice.Certificate, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT DISTINCT ON (c.request_id, c.pod_uid)
@@ -325,6 +325,7 @@ func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids
 		ORDER BY
 			c.request_id,
 			c.pod_uid,
+			c.enforcement = 'inconclusive' AND coalesce((c.certificate -> 'judgement' ->> 'in_use')::boolean, false), -- rayslice.Standing
 			c.id DESC`, ids, seesAll(actor), actor.Teams())
 	found, err := collectCertificates(rows)
 	by := map[string][]rayslice.Certificate{}

@@ -101,6 +101,17 @@ func TestVerifyAgain(t *testing.T) {
 	if err != nil || len(latest[r.ID]) != 2 {
 		t.Errorf("latest %+v, %v", latest, err)
 	}
+	looked := certificate("a", "node-1", rayslice.Inconclusive)
+	looked.Judgement.InUse = true
+	mustStart(t, s, r.ID, "later", "a")
+	if err := s.FinishVerification(t.Context(), rayslice.System, "later", rayslice.Reason{}, []rayslice.Certificate{looked}); err != nil {
+		t.Fatal(err)
+	}
+	latest, err = s.LatestCertificates(t.Context(), people.Ada, []string{r.ID})
+	if err != nil || len(latest[r.ID]) != 2 || rayslice.NewBadge(rayslice.Cluster{Workers: []rayslice.Worker{
+		{UID: "a", Node: "node-1", Slice: looked.Target.Slice}}}, latest[r.ID]).Enforcement != rayslice.Enforced {
+		t.Errorf("a look in use took something back: %+v, %v", latest, err)
+	}
 	verdicts, err := s.NodeVerdicts(t.Context(), people.Ada)
 	if err != nil || len(verdicts) != 2 || verdicts[0].Enforcement != rayslice.Enforced || verdicts[1].Node != "node-2" || verdicts[1].Enforcement != rayslice.NotEnforced {
 		t.Errorf("nodes %+v, %v", verdicts, err)

@@ -354,7 +354,7 @@ func noConnection(p RequestPage) string {
 
 // auditText says what an entry records.
 func auditText(l *Localizer, e rayslice.AuditEntry) string {
-	if e.Action == "escalate" {
+	if e.Action == "escalate" || e.Action == "open" || e.Action == "verify" {
 		return actionText(l, e.Action)
 	}
 	if e.Action == "resend" {

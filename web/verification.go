@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/rayslice/rayslice"
@@ -30,19 +31,32 @@ type verified struct {
 	number      int                  // as in the table of workers
 	certificate rayslice.Certificate // ID 0 = none
 	verdict     rayslice.Enforcement // as it counts now; "" = never verified
+	lastRead    time.Time            // of a later look that only read, as the slice was in use; zero = none
+}
+
+// lastRead returns when the pod was last looked at after the certificate that counts.
+func lastRead(certificates []rayslice.Certificate, counts rayslice.Certificate) time.Time {
+	for _, c := range certificates {
+		if c.Target.PodUID == counts.Target.PodUID && c.ID != counts.ID && c.At.After(counts.At) {
+			return c.At
+		}
+	}
+	return time.Time{}
 }
 
 // verifiedWorkers returns the workers with slices, the ones that need a look first.
 func verifiedWorkers(p RequestPage) []verified {
 	var rows []verified
+	standing := rayslice.Standing(p.Verification.Certificates)
 	for i, w := range p.Cluster.Workers {
 		if w.Slice.IsZero() {
 			continue
 		}
 		row := verified{worker: w, number: i + 1}
-		at := slices.IndexFunc(p.Verification.Certificates, func(c rayslice.Certificate) bool { return c.Target.Pod == w.Name })
+		at := slices.IndexFunc(standing, func(c rayslice.Certificate) bool { return c.Target.Pod == w.Name })
 		if at >= 0 {
-			row.certificate = p.Verification.Certificates[at]
+			row.certificate = standing[at]
+			row.lastRead = lastRead(p.Verification.Certificates, row.certificate)
 			row.verdict = row.certificate.Now(w.UID, w.Node, row.certificate.NodeDriver)
 		}
 		rows = append(rows, row)
@@ -54,22 +68,9 @@ func verifiedWorkers(p RequestPage) []verified {
 	return rows[:min(len(rows), maxPods)]
 }
 
-// latestOf returns the latest certificate of each pod.
-func latestOf(certificates []rayslice.Certificate) []rayslice.Certificate {
-	seen := map[string]bool{}
-	var latest []rayslice.Certificate
-	for _, c := range certificates {
-		if !seen[c.Target.PodUID] {
-			seen[c.Target.PodUID] = true
-			latest = append(latest, c)
-		}
-	}
-	return latest
-}
-
 // badgeOf sums up a row of the list.
 func badgeOf(c rayslice.Cluster, certificates []rayslice.Certificate) rayslice.Badge {
-	return rayslice.NewBadge(c, latestOf(certificates))
+	return rayslice.NewBadge(c, rayslice.Standing(certificates))
 }
 
 func verdictTone(e rayslice.Enforcement) string {

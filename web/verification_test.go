@@ -52,16 +52,20 @@ func TestBadgeIsTheWorst(t *testing.T) {
 		return rayslice.Certificate{Target: rayslice.Target{PodUID: uid, Node: "n"}, Judgement: rayslice.Judgement{Enforcement: e}}
 	}
 	c := rayslice.Cluster{Workers: []rayslice.Worker{worker("a"), worker("b"), {Name: "cpu", UID: "c"}}}
+	read := cert("a", rayslice.Inconclusive)
+	read.Judgement.InUse = true
 	cases := map[string]struct {
 		certificates []rayslice.Certificate
 		want         rayslice.Badge
 	}{
-		"never verified":       {nil, rayslice.Badge{Workers: 2}},
-		"all enforced":         {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
-		"one is missing":       {[]rayslice.Certificate{cert("a", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
-		"one is not enforced":  {[]rayslice.Certificate{cert("a", rayslice.NotEnforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.NotEnforced, Workers: 2, Enforced: 1}},
-		"one of another pod":   {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("old", rayslice.NotEnforced)}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
-		"latest of a pod wins": {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("a", rayslice.NotEnforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
+		"a look in use takes nothing back": {[]rayslice.Certificate{read, cert("a", rayslice.Enforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
+		"a look in use that is all":        {[]rayslice.Certificate{read, cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
+		"never verified":                   {nil, rayslice.Badge{Workers: 2}},
+		"all enforced":                     {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
+		"one is missing":                   {[]rayslice.Certificate{cert("a", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
+		"one is not enforced":              {[]rayslice.Certificate{cert("a", rayslice.NotEnforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.NotEnforced, Workers: 2, Enforced: 1}},
+		"one of another pod":               {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("old", rayslice.NotEnforced)}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
+		"latest of a pod wins":             {[]rayslice.Certificate{cert("a", rayslice.Enforced), cert("a", rayslice.NotEnforced), cert("b", rayslice.Enforced)}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
 	}
 	for name, tc := range cases {
 		if got := badgeOf(c, tc.certificates); got != tc.want {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -210,7 +211,7 @@ func (m *measurement) read(lines *bufio.Reader) {
 	seen := int64(0)
 	for {
 		line, err := lines.ReadSlice('\n')
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
 		if told := m.told.Load(); told > seen && strings.Contains(string(line), usedText(told)) {

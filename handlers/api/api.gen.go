@@ -381,6 +381,9 @@ type Request struct {
 	// StoppedAt When its pods were gone
 	StoppedAt *time.Time `json:"stopped_at"`
 	Team      string     `json:"team"`
+
+	// Unverified It becomes ready without showing that its slices are enforced
+	Unverified bool `json:"unverified"`
 }
 
 // RequestPage defines model for RequestPage.
