@@ -29,6 +29,9 @@ func TestEverySampleIsAccessibleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sample := range web.Samples() {
+		if sample.Name == "api-docs" {
+			continue // swagger-ui's markup, of a specification that only the portal serves
+		}
 		for _, language := range web.Languages() {
 			name := sample.Name + "-" + language.Code
 			t.Run(name, func(t *testing.T) {
