@@ -50,22 +50,22 @@ func TestEverySampleIsAccessibleInABrowser(t *testing.T) {
 func expected(line string) bool { return strings.Contains(line, "422 (Unprocessable Entity)") }
 
 // lookAt opens a page wide and narrow, light and dark. Only colours differ in the dark, and only words in another
-// language, so those get fewer pictures.
+// language, so those get fewer looks.
 func lookAt(t *testing.T, ctx context.Context, address, name string) {
 	t.Helper()
 	var light, dark, narrow []string
 	var overflow int
-	more := func(name string) chromedp.Action {
+	english := func(actions ...chromedp.Action) chromedp.Action {
 		if strings.Contains(address, "lang=en") {
-			return shoot(name)
+			return chromedp.Tasks(actions)
 		}
 		return chromedp.Tasks{}
 	}
 	err := chromedp.Run(ctx,
 		chromedp.EmulateViewport(1280, 900), browsertest.Scheme("light"), chromedp.Navigate(address), shoot(name),
 		browsertest.Violations("", &light),
-		browsertest.Scheme("dark"), browsertest.Violations("color-contrast", &dark), more(name+"-dark"),
-		chromedp.EmulateViewport(390, 844), more(name+"-narrow"),
+		english(browsertest.Scheme("dark"), browsertest.Violations("color-contrast", &dark), shoot(name+"-dark")),
+		chromedp.EmulateViewport(390, 844), english(shoot(name+"-narrow")),
 		chromedp.Evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow),
 		chromedp.Evaluate(`[...document.querySelectorAll(".panel, .field input, .field select")]
 			.filter(e => e.checkVisibility() && e.offsetWidth < 100).map(e => e.outerHTML.slice(0, 200))`, &narrow),
