@@ -50,7 +50,7 @@ func newScene(t *testing.T) scene {
 	if err := s.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: sc.request.ID, Exists: true, Service: "svc"}); err != nil {
 		t.Fatal(err)
 	}
-	mustStart(t, s, sc.request.ID, "run", "a")
+	storetest.Exec(t, `INSERT INTO verifications (run, request_id, pods) VALUES ('run', $1, '{a}')`, sc.request.ID)
 	if err := s.FinishVerification(t.Context(), rayslice.System, "run", rayslice.Reason{}, []rayslice.Certificate{certificate("a", "node-1", rayslice.Enforced)}); err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +158,9 @@ var rights = map[string]right{
 	}},
 	"StartVerification": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.StartVerification(sc.ctx, a, sc.request.ID, "run", nil)
+		if rayslice.KindOf(err) == rayslice.KindConflict { // allowed, but it does not run
+			err = nil
+		}
 		return one(err)
 	}},
 	"VerificationWork": {portal, func(sc scene, a rayslice.User) (int, error) {
