@@ -239,7 +239,7 @@ func forget(dir string) error {
 		}
 	}
 	written := []string{
-		"etcd", "identity", "identity.part", "logs", "postgres", "postgres.part", "postgres.password", "postgres.rayslice_app.password",
+		"etcd", "identity", "identity.part", "logs", "machine", "postgres", "postgres.part", "postgres.password", "postgres.rayslice_app.password",
 		"kube-scheduler.yaml", "kwok.yaml", "state.json", "state.json.part", "lock",
 	}
 	for _, user := range users {
