@@ -3,7 +3,6 @@ package rayslice
 import (
 	"io"
 	"strings"
-	"unicode/utf8"
 )
 
 // decisionBody is the JSON form of a decision. What is left out of the terms is granted as it was asked for.
@@ -24,7 +23,7 @@ type termsBody struct {
 // *Error of KindInvalid names every bad field.
 func DecodeDecision(r io.Reader, draft RequestDraft) (Decision, error) {
 	var body decisionBody
-	if err := decodeBody(r, &body); err != nil {
+	if err := Decode(r, &body); err != nil {
 		return Decision{}, err
 	}
 	d := Decision{Verdict: Verdict(body.Verdict), Revision: valueOr(body.Revision, 0), Answer: strings.TrimSpace(body.Answer)}
@@ -72,7 +71,7 @@ type Resend struct {
 // DecodeResend reads a draft as DecodeDraft does, with "revision" and optionally "reply" beside its fields.
 func DecodeResend(r io.Reader) (Resend, error) {
 	var body resendBody
-	if err := decodeBody(r, &body); err != nil {
+	if err := Decode(r, &body); err != nil {
 		return Resend{}, err
 	}
 	draft, err := body.draft()
@@ -98,7 +97,7 @@ func DecodeReply(r io.Reader) (Answer, error) {
 		Revision *int   `json:"revision"`
 		Reply    string `json:"reply"`
 	}
-	if err := decodeBody(r, &body); err != nil {
+	if err := Decode(r, &body); err != nil {
 		return Answer{}, err
 	}
 	v, answer := &validation{}, Answer{Revision: valueOr(body.Revision, 0), Reply: strings.TrimSpace(body.Reply)}
@@ -114,19 +113,4 @@ func CheckReply(reply string) error {
 	v := &validation{}
 	v.text("reply", reply, MaxAnswerLength, false)
 	return Invalid(v.fields...)
-}
-
-// decodeBody reads one JSON object strictly.
-func decodeBody(r io.Reader, dst any) error {
-	raw, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	if !utf8.Valid(raw) {
-		return Invalid(FieldError{Field: "body", Code: CodeNotJSON}) // encoding/json would mend it silently
-	}
-	if bad := decodeStrict(raw, "", dst); bad != nil {
-		return Invalid(*bad)
-	}
-	return nil
 }

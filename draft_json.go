@@ -1,12 +1,9 @@
 package rayslice
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // draftBody is the JSON form of a draft. Numbers are pointers, so that a field left out gets its default and a 0 that
@@ -55,7 +52,7 @@ type groupSize struct {
 // are left to the caller. Errors of r are returned as they are.
 func DecodeDraft(r io.Reader) (RequestDraft, error) {
 	var body draftBody
-	if err := decodeBody(r, &body); err != nil {
+	if err := Decode(r, &body); err != nil {
 		return RequestDraft{}, err
 	}
 	return body.draft()
@@ -109,57 +106,4 @@ func (s groupSize) group(name string) Group {
 		g.Cards = valueOr(s.Cards, 1)
 	}
 	return g
-}
-
-func valueOr(p *int, otherwise int) int {
-	if p == nil {
-		return otherwise
-	}
-	return *p
-}
-
-// decodeStrict decodes one JSON value into dst and names the field that is wrong.
-func decodeStrict(raw []byte, prefix string, dst any) *FieldError {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	err := d.Decode(dst)
-	if err == nil && bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-		err = errors.New("null")
-	}
-	if err == nil {
-		if _, rest := d.Token(); rest != io.EOF {
-			err = errors.New("data behind the object")
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	bad := fieldOf(err, prefix)
-	return &bad
-}
-
-// embedded drops the embedded structs, which have no name in JSON, from the path of a field.
-var embedded = strings.NewReplacer("draftBody.", "", "groupSize.", "")
-
-// fieldOf turns an error of encoding/json into the field it is about.
-func fieldOf(err error, prefix string) FieldError {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		field := prefix + embedded.Replace(wrongType.Field)
-		if wrongType.Field == "" {
-			field = strings.TrimSuffix(prefix, ".")
-		}
-		return FieldError{Field: orBody(field), Code: CodeType, Args: map[string]any{"want": wrongType.Type.Kind().String(), "got": wrongType.Value}}
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return FieldError{Field: prefix + strings.Trim(name, `"`), Code: CodeUnknownField}
-	}
-	return FieldError{Field: orBody(strings.TrimSuffix(prefix, ".")), Code: CodeNotJSON}
-}
-
-func orBody(field string) string {
-	if field == "" {
-		return "body"
-	}
-	return field
 }

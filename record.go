@@ -16,8 +16,8 @@ type Record struct {
 
 // Hours are a charge over time.
 type Hours struct {
-	GiB   float64 // GiB-hours of slices
-	Cards float64 // hours of whole cards
+	GiB   float64 `json:"gib"`   // GiB-hours of slices
+	Cards float64 `json:"cards"` // hours of whole cards
 }
 
 // Percent returns how much of what was granted was really held, of slices and whole cards alike; false when nothing was

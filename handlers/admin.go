@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,15 +32,7 @@ func (s *Server) showAdmin(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	late, err := s.config.Store.Requests(ctx, actor, store.RequestFilter{States: []rayslice.State{rayslice.StatePending}, Late: true, Limit: partLength})
-	if err != nil {
-		return err
-	}
-	drifts, err := s.config.Store.QuotaDrift(ctx, actor)
-	if err != nil {
-		return err
-	}
-	open, err := s.config.Store.AuditIsOpen(ctx)
+	work, err := s.adminWork(ctx, actor)
 	if err != nil {
 		return err
 	}
@@ -48,11 +41,29 @@ func (s *Server) showAdmin(c echo.Context) error {
 		return err
 	}
 	frame.Problems = slices.Concat(frame.Problems, fleet.Guards)
-	p := web.AdminPage{Frame: frame, Orphans: fleet.Orphans, Unmanaged: fleet.Unmanaged, Raises: raises.Raises, MoreRaise: raises.Next != 0, Late: late.Requests, MoreLate: late.Next != "", AuditOpen: open}
-	for _, d := range drifts {
+	p := web.AdminPage{Frame: frame, Orphans: fleet.Orphans, Unmanaged: fleet.Unmanaged, Raises: raises.Raises, MoreRaise: raises.Next != 0, Late: work.late.Requests, MoreLate: work.late.Next != "", AuditOpen: work.auditOpen}
+	for _, d := range work.drifts {
 		p.Drifts = append(p.Drifts, web.QuotaDrift(d))
 	}
 	return page(c, http.StatusOK, web.AdminView(p))
+}
+
+// adminWork is what an admin should look after.
+type adminWork struct {
+	late      store.RequestPage // requests that nobody decides
+	drifts    []store.Drift
+	auditOpen bool
+}
+
+func (s *Server) adminWork(ctx context.Context, actor rayslice.User) (w adminWork, err error) {
+	if w.late, err = s.config.Store.Requests(ctx, actor, store.RequestFilter{States: []rayslice.State{rayslice.StatePending}, Late: true, Limit: partLength}); err != nil {
+		return w, err
+	}
+	if w.drifts, err = s.config.Store.QuotaDrift(ctx, actor); err != nil {
+		return w, err
+	}
+	w.auditOpen, err = s.config.Store.AuditIsOpen(ctx)
+	return w, err
 }
 
 // showAdminTeams lists the teams, with the form that adds one.
@@ -64,41 +75,52 @@ func (s *Server) showAdminTeams(c echo.Context) error {
 	return page(c, http.StatusOK, web.AdminTeamsView(p))
 }
 
-// adminTeams reads one page of the teams by name. A portal has few enough teams to read them all.
 func (s *Server) adminTeams(c echo.Context) (web.AdminTeamsPage, error) {
-	ctx, actor, query := c.Request().Context(), user(c), c.QueryParams()
-	r := &filterReader{query: query}
-	p := web.AdminTeamsPage{Search: r.search(), Form: web.Form{ID: "team", Values: url.Values{}}}
-	after := r.cursor()
-	err := rayslice.Invalid(r.bad...)
+	found, err := s.teams(c.Request().Context(), user(c), c.QueryParams())
 	if err != nil {
-		return p, err
+		return web.AdminTeamsPage{}, err
 	}
-	if p.Frame, err = s.liveFrame(c); err != nil {
-		return p, err
+	frame, err := s.liveFrame(c)
+	return web.AdminTeamsPage{
+		Frame: frame, Rows: found.rows, Search: found.search, Form: web.Form{ID: "team", Values: url.Values{}},
+		Pages: pages("/admin/teams", c.QueryParams(), "cursor", found.next),
+	}, err
+}
+
+// teamList is one page of teams by name.
+type teamList struct {
+	rows   []web.AdminTeamRow
+	search string
+	next   string // cursor of the next page; "" = this is the last
+}
+
+// teams reads one page of the teams that the actor may see. A portal has few enough to read them all.
+func (s *Server) teams(ctx context.Context, actor rayslice.User, query url.Values) (teamList, error) {
+	r := &filterReader{query: query}
+	list, after, limit := teamList{search: r.search()}, r.cursor(), r.limit(listLength)
+	if err := rayslice.Invalid(r.bad...); err != nil {
+		return list, err
 	}
 	teams, err := s.config.Store.Teams(ctx, actor)
 	if err != nil {
-		return p, err
+		return list, err
 	}
 	quotas, err := s.config.Store.Quotas(ctx, actor)
 	if err != nil {
-		return p, err
+		return list, err
 	}
 	found := slices.DeleteFunc(teams, func(t rayslice.Team) bool {
-		return !strings.Contains(t.Name+" "+t.Namespace, strings.ToLower(p.Search))
+		return !strings.Contains(t.Name+" "+t.Namespace, strings.ToLower(list.search))
 	})
 	begin, _ := slices.BinarySearchFunc(found, after, func(t rayslice.Team, name string) int { return cmp.Compare(t.Name, name) })
-	end := min(len(found), begin+listLength)
+	end := min(len(found), begin+limit)
 	for _, t := range found[begin:end] {
-		p.Rows = append(p.Rows, web.AdminTeamRow{Team: t, Quota: quotaOf(quotas, t.Name)})
+		list.rows = append(list.rows, web.AdminTeamRow{Team: t, Quota: quotaOf(quotas, t.Name)})
 	}
-	next := ""
 	if end < len(found) {
-		next = found[end].Name
+		list.next = found[end].Name
 	}
-	p.Pages = pages("/admin/teams", query, "cursor", next)
-	return p, nil
+	return list, nil
 }
 
 func quotaOf(quotas []rayslice.Quota, team string) rayslice.Quota {

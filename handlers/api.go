@@ -1,10 +1,13 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -18,6 +21,39 @@ type program struct{ *Server }
 // newProgram returns the generated server over the portal's answers. Routes, and who may, are left to routes.
 func newProgram(s *Server) api.ServerInterfaceWrapper {
 	return api.ServerInterfaceWrapper{Handler: api.NewStrictHandler(program{s}, []api.StrictMiddlewareFunc{carryContext})}
+}
+
+// readJSON reads the body of a call into dst, as rayslice.Decode does.
+func readJSON(c echo.Context, body *api.Body, dst any, required ...string) error {
+	if err := wantJSON(c); err != nil {
+		return err
+	}
+	return rayslice.Decode(bytes.NewReader(body.JSON), dst, required...)
+}
+
+// choose refuses what is none of the choices.
+func choose[T ~string](field string, choices []T, chosen ...T) error {
+	for _, c := range chosen {
+		if !slices.Contains(choices, c) {
+			names := make([]string, len(choices))
+			for i, choice := range choices {
+				names[i] = string(choice)
+			}
+			return rayslice.Invalid(rayslice.FieldError{Field: field, Code: codeChoice, Args: map[string]any{"choices": strings.Join(names, ", ")}})
+		}
+	}
+	return nil
+}
+
+// codeChoice is the field code of what is none of a fixed list; Args: choices.
+const codeChoice = "choice"
+
+// orNone returns "" for what was left out.
+func orNone(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 type echoContext struct{}

@@ -246,19 +246,27 @@ func (p program) ListRequests(ctx context.Context, _ api.ListRequestsRequestObje
 	if err != nil {
 		return nil, err
 	}
-	rows, err := p.rows(ctx, user(c), found.Requests)
+	answer := api.ListRequests200JSONResponse{Next: said(found.Next)}
+	answer.Requests, err = p.requestsOf(c, found.Requests)
+	return answer, err
+}
+
+// requestsOf returns requests as programs see them, with what is known of their clusters.
+func (s *Server) requestsOf(c echo.Context, requests []rayslice.Request) ([]api.Request, error) {
+	ctx, actor := c.Request().Context(), user(c)
+	rows, err := s.rows(ctx, actor, requests)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := p.config.Store.Fleet(ctx, user(c))
+	fleet, err := s.config.Store.Fleet(ctx, actor)
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListRequests200JSONResponse{Requests: make([]api.Request, len(rows)), Next: said(found.Next)}
+	all := make([]api.Request, len(rows))
 	for i, row := range rows {
-		answer.Requests[i] = p.requestOf(c, row.Request, row.Cluster, fleet.Problems)
+		all[i] = s.requestOf(c, row.Request, row.Cluster, fleet.Problems)
 	}
-	return answer, nil
+	return all, nil
 }
 
 // StopRequest stops a cluster. Stopping twice is stopping once.

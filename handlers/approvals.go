@@ -88,10 +88,7 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 	if err != nil {
 		return web.ApprovalsPage{}, err
 	}
-	found, err := s.config.Store.Approvals(ctx, actor, filter)
-	if rayslice.KindOf(err) == rayslice.KindInvalid {
-		err = rayslice.Invalid(rayslice.FieldError{Field: "cursor", Code: rayslice.CodeCharacters})
-	}
+	found, err := s.approvals(ctx, actor, filter)
 	if err != nil {
 		return web.ApprovalsPage{}, err
 	}
@@ -127,6 +124,15 @@ func (s *Server) approvalsPage(c echo.Context, query url.Values) (web.ApprovalsP
 	return p, nil
 }
 
+// approvals reads one page of approvals. A cursor is called by the name that visitors know it by.
+func (s *Server) approvals(ctx context.Context, actor rayslice.User, filter store.ApprovalFilter) (store.ApprovalPage, error) {
+	found, err := s.config.Store.Approvals(ctx, actor, filter)
+	if rayslice.KindOf(err) == rayslice.KindInvalid {
+		err = rayslice.Invalid(rayslice.FieldError{Field: "cursor", Code: rayslice.CodeCharacters})
+	}
+	return found, err
+}
+
 // addressApprovals fills in where the page's links lead.
 func addressApprovals(p *web.ApprovalsPage, query url.Values, next string) {
 	p.Pages = pages("/approvals", query, "cursor", next)
@@ -144,14 +150,10 @@ func addressApprovals(p *web.ApprovalsPage, query url.Values, next string) {
 // readApprovals reads how the list is narrowed and names every bad parameter.
 func readApprovals(actor rayslice.User, query url.Values) (store.ApprovalFilter, error) {
 	r := &filterReader{query: query}
-	f := store.ApprovalFilter{Team: r.team(actor), Search: r.search(), After: r.cursor(), Limit: r.limit(store.DefaultApprovals)}
-	switch query.Get("decided") {
-	case "":
-	case "1":
-		f.Decided = true
+	f := store.ApprovalFilter{Team: r.team(actor), Decided: r.flag("decided"), Search: r.search(), After: r.cursor()}
+	f.Limit = r.limit(store.DefaultApprovals)
+	if f.Decided {
 		f.Limit = r.limit(listLength)
-	default:
-		r.refuse("decided", rayslice.CodeRange, map[string]any{"min": 1, "max": 1})
 	}
 	return f, rayslice.Invalid(r.bad...)
 }
@@ -213,15 +215,21 @@ func approvalRow(a store.Approval, room rayslice.Room) web.ApprovalRow {
 
 // previewDecision shows what the button would do and what the team would hold then, and writes nothing.
 func (s *Server) previewDecision(c echo.Context) error {
-	row, err := s.oneApproval(c)
+	row, err := s.leadsApproval(c)
 	if err != nil {
 		return err
 	}
-	if actor := decider(c); !actor.CanLead(row.Request.Team) {
-		return s.config.Store.Refuse(c.Request().Context(), actor, about(c, row.Request), rayslice.Forbidden("decide_not_lead"))
-	}
 	row.Form = web.ParseDecisionForm(c.QueryParams(), row.Request)
 	return page(c, http.StatusOK, web.DecisionPreview(s.frame(c), row))
+}
+
+// leadsApproval is oneApproval for those who lead the request's team, and nobody else.
+func (s *Server) leadsApproval(c echo.Context) (web.ApprovalRow, error) {
+	row, err := s.oneApproval(c)
+	if actor := decider(c); err == nil && !actor.CanLead(row.Request.Team) {
+		err = s.config.Store.Refuse(c.Request().Context(), actor, about(c, row.Request), rayslice.Forbidden("decide_not_lead"))
+	}
+	return row, err
 }
 
 // oneApproval reads the request in the path with what somebody needs to know to decide it.

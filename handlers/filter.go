@@ -30,12 +30,8 @@ func readFilter(actor rayslice.User, query url.Values, length int) (store.Reques
 	filter := store.RequestFilter{
 		Team: r.team(actor), States: r.states(), Search: r.search(), After: r.cursor(), Limit: r.limit(length),
 	}
-	switch query.Get("mine") {
-	case "":
-	case "1":
+	if r.flag("mine") {
 		filter.OwnerID = actor.ID
-	default:
-		r.refuse("mine", rayslice.CodeRange, map[string]any{"min": 1, "max": 1})
 	}
 	return filter, rayslice.Invalid(r.bad...)
 }
@@ -105,6 +101,28 @@ func (r *filterReader) cursor() string {
 		r.refuse("cursor", rayslice.CodeCharacters, nil)
 	}
 	return cursor
+}
+
+// row reads a cursor that is the number of a row; 0 when there is none.
+func (r *filterReader) row() int64 {
+	text := r.query.Get("cursor")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		r.refuse("cursor", rayslice.CodeCharacters, nil)
+	}
+	return n
+}
+
+// flag reads a parameter that is 1 or not there.
+func (r *filterReader) flag(name string) bool {
+	text := r.query.Get(name)
+	if text != "" && text != "1" {
+		r.refuse(name, rayslice.CodeRange, map[string]any{"min": 1, "max": 1})
+	}
+	return text == "1"
 }
 
 func (r *filterReader) limit(otherwise int) int {

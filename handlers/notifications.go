@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -121,14 +122,7 @@ func (s *Server) saveNotificationSettings(c echo.Context) error {
 		return err
 	}
 	form := web.ParseNotificationForm(values)
-	settings := form.Settings(actor, before)
-	err = settings.Validate()
-	if settings.WebhookURL != "" && s.config.CheckWebhook != nil {
-		err = together(err, s.config.CheckWebhook(settings.WebhookURL))
-	}
-	if err == nil {
-		err = s.config.Store.SetNotificationSettings(ctx, actor, settings)
-	}
+	err = s.setNotifications(ctx, actor, form, before)
 	if rayslice.KindOf(err) == rayslice.KindInvalid {
 		p, frameErr := s.settingsPage(c, form, before)
 		if frameErr != nil {
@@ -144,19 +138,37 @@ func (s *Server) saveNotificationSettings(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, withQuery(settingsPath, url.Values{"saved": {"1"}}))
 }
 
-// tryNotification sends the visitor a test message by every way they have chosen, now and then: each is work for receivers
-// that others wait for too.
+// setNotifications checks how somebody wants to be told, and has it so.
+func (s *Server) setNotifications(ctx context.Context, actor rayslice.User, form web.NotificationForm, before rayslice.NotificationSettings) error {
+	settings := form.Settings(actor, before)
+	err := settings.Validate()
+	if settings.WebhookURL != "" && s.config.CheckWebhook != nil {
+		err = together(err, s.config.CheckWebhook(settings.WebhookURL))
+	}
+	if err != nil {
+		return err
+	}
+	return s.config.Store.SetNotificationSettings(ctx, actor, settings)
+}
+
+// tryNotification sends the visitor a test message.
 func (s *Server) tryNotification(c echo.Context) error {
 	if _, err := formValues(c); err != nil {
 		return err
 	}
-	if !s.limits.tests.allow(strconv.FormatInt(user(c).ID, 10)) {
-		return refuse(http.StatusTooManyRequests, "test_too_soon", map[string]any{"seconds": int(testEvery.Seconds())}, nil)
-	}
-	if err := s.config.Store.TryNotification(c.Request().Context(), user(c)); err != nil {
+	if err := s.sendTest(c.Request().Context(), user(c)); err != nil {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, withQuery(settingsPath, url.Values{"tested": {"1"}}))
+}
+
+// sendTest sends a test message by every way the actor has chosen, now and then: each is work for receivers that others
+// wait for too.
+func (s *Server) sendTest(ctx context.Context, actor rayslice.User) error {
+	if !s.limits.tests.allow(strconv.FormatInt(actor.ID, 10)) {
+		return refuse(http.StatusTooManyRequests, "test_too_soon", map[string]any{"seconds": int(testEvery.Seconds())}, nil)
+	}
+	return s.config.Store.TryNotification(ctx, actor)
 }
 
 // rememberLanguage keeps the language that a person's messages are written in. Nobody is kept from changing the pages'

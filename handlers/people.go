@@ -125,8 +125,15 @@ func (s *Server) changePerson(done string, change func(c echo.Context, id int64,
 }
 
 func (s *Server) grantRole(c echo.Context, id int64, form url.Values) error {
+	return s.giveRole(c, id, form.Get("team"), rayslice.Role(form.Get("role")))
+}
+
+// giveRole gives somebody a role that they do not have for good yet.
+func (s *Server) giveRole(c echo.Context, id int64, team string, role rayslice.Role) error {
 	ctx, actor := c.Request().Context(), user(c)
-	team, role := form.Get("team"), rayslice.Role(form.Get("role"))
+	if err := choose("role", []rayslice.Role{rayslice.RoleMember, rayslice.RoleLead, rayslice.RoleAdmin}, role); err != nil {
+		return err
+	}
 	person, err := s.config.Store.Person(ctx, actor, id)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -87,15 +88,20 @@ func (s *Server) readTeamGrants(ctx context.Context, c echo.Context, actor raysl
 	if err != nil {
 		return err
 	}
-	live, err := s.config.Store.Grants(ctx, actor, p.Team.Name)
 	p.Grants, p.GrantPages = history.Grants, teamPages(c, p.Team.Name, "grants", history.Next)
-	for _, g := range live {
-		if g.Base {
-			p.Base = g.Charge
-		}
-	}
+	p.Base, err = s.baseLimit(ctx, actor, p.Team.Name)
 	p.Limit = web.Form{ID: "limit", Values: web.LimitValues(p.Base)}
 	return err
+}
+
+// baseLimit returns the part of a team's limit that an admin has set.
+func (s *Server) baseLimit(ctx context.Context, actor rayslice.User, team string) (rayslice.Charge, error) {
+	live, err := s.config.Store.Grants(ctx, actor, team)
+	i := slices.IndexFunc(live, func(g rayslice.Grant) bool { return g.Base })
+	if err != nil || i < 0 {
+		return rayslice.Charge{}, err
+	}
+	return live[i].Charge, nil
 }
 
 func (s *Server) readTeamRaises(ctx context.Context, c echo.Context, actor rayslice.User, p *web.TeamPage) error {

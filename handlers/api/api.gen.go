@@ -16,6 +16,71 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
+// Account defines model for Account.
+type Account struct {
+	Admin bool   `json:"admin"`
+	Email string `json:"email"`
+	Id    int64  `json:"id"`
+	Name  string `json:"name"`
+
+	// Roles Team and role there
+	Roles map[string]rayslice.Role `json:"roles"`
+
+	// Scopes What the token may do; null = the person in person
+	Scopes *[]rayslice.Scope `json:"scopes"`
+}
+
+// Admin defines model for Admin.
+type Admin struct {
+	// AuditOpen The portal's own database role could change the audit log
+	AuditOpen bool `json:"audit_open"`
+
+	// Drifts Teams whose quota does not say what their requests hold
+	Drifts []QuotaDrift `json:"drifts"`
+
+	// Late Requests that nobody decides, the longest first, at most 10
+	Late []Request `json:"late"`
+
+	// Orphans Objects in Kubernetes with the portal's label and no request
+	Orphans []Orphan `json:"orphans"`
+
+	// Problems Of Kubernetes as a whole, and of the teams' namespaces
+	Problems []Reason `json:"problems"`
+
+	// Raises Raises that wait for an admin
+	Raises int `json:"raises"`
+
+	// Unmanaged What holds GPUs in teams' namespaces without the portal
+	Unmanaged []Unmanaged `json:"unmanaged"`
+}
+
+// Approval A request with what somebody needs to know to decide it
+type Approval struct {
+	// Fit Whether it finds room now; null = not known, or it is decided
+	Fit *Room `json:"fit"`
+
+	// Quota Of the team, the request's own charge included; null = it is decided
+	Quota *Quota `json:"quota"`
+
+	// Record What its owner was granted in the team, and made of it; null = it is decided
+	Record *Record `json:"record"`
+
+	// Refusal Why the caller may not decide it; null = they may
+	Refusal *Reason `json:"refusal"`
+	Request Request `json:"request"`
+
+	// Talk Questions and answers so far, oldest first
+	Talk []AuditEntry `json:"talk"`
+}
+
+// ApprovalPage defines model for ApprovalPage.
+type ApprovalPage struct {
+	Approvals []Approval `json:"approvals"`
+
+	// Next `cursor` of the next page; null = this is the last one
+	Next *string `json:"next"`
+}
+
 // Asked What was asked for, where less was granted
 type Asked struct {
 	// Charge What a request costs, or a team may hold
@@ -74,6 +139,14 @@ type AuditEntry struct {
 // AuditList defines model for AuditList.
 type AuditList struct {
 	Entries []AuditEntry `json:"entries"`
+}
+
+// AuditPage defines model for AuditPage.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+
+	// Next `cursor` of the next page; null = this is the last one
+	Next *string `json:"next"`
 }
 
 // Charge What a request costs, or a team may hold
@@ -139,6 +212,9 @@ type Defaults struct {
 	WorkerMemoryGib int `json:"worker_memory_gib"`
 }
 
+// DeputyDraft defines model for DeputyDraft.
+type DeputyDraft = Body
+
 // Draft What to ask for. With one worker group its fields may stand at the top instead of in `groups`. What is left out gets
 // its default; other names are refused.
 type Draft = Body
@@ -182,11 +258,48 @@ type Foreseen struct {
 	Text         string `json:"text"`
 }
 
+// Grant A part of a team's limit
+type Grant struct {
+	// Base The one that an admin sets; a new base replaces it
+	Base bool `json:"base"`
+
+	// By Name of the admin; rayslice = the file of teams
+	By string `json:"by"`
+
+	// Charge What a request costs, or a team may hold
+	Charge Charge `json:"charge"`
+
+	// Ended When it was replaced, taken back or over; null = it was not
+	Ended *time.Time `json:"ended"`
+	Id    int64      `json:"id"`
+
+	// Note What the admin said
+	Note  *string   `json:"note"`
+	Since time.Time `json:"since"`
+
+	// Until It ends by itself then; null = it does not
+	Until *time.Time `json:"until"`
+}
+
+// GrantPage defines model for GrantPage.
+type GrantPage struct {
+	Grants []Grant `json:"grants"`
+
+	// Next `cursor` of the next page; null = this is the last one
+	Next *string `json:"next"`
+}
+
 // Group Workers that are all alike
 type Group = rayslice.Group
 
 // Head Size of the head pod, which never has a GPU
 type Head = rayslice.Head
+
+// Hours A charge over time
+type Hours = rayslice.Hours
+
+// IdleHolder A cluster that is ready and has used its slices for nothing
+type IdleHolder = rayslice.IdleHolder
 
 // ImageOption defines model for ImageOption.
 type ImageOption struct {
@@ -200,8 +313,85 @@ type ImageOption struct {
 	Ref string `json:"ref"`
 }
 
+// LimitDraft defines model for LimitDraft.
+type LimitDraft = Body
+
 // Limits defines model for Limits.
 type Limits = rayslice.Limits
+
+// Member Somebody of a team, with every reason why
+type Member struct {
+	Disabled bool   `json:"disabled"`
+	Email    string `json:"email"`
+	Id       int64  `json:"id"`
+	Name     string `json:"name"`
+
+	// Roles Those that hold now
+	Roles []RoleGrant `json:"roles"`
+}
+
+// NewToken defines model for NewToken.
+type NewToken struct {
+	// Secret What programs send; shown this once
+	Secret string `json:"secret"`
+
+	// Token An API token as its owner sees it again
+	Token Token `json:"token"`
+}
+
+// NewsKind defines model for NewsKind.
+type NewsKind = rayslice.NewsKind
+
+// Notice defines model for Notice.
+type Notice struct {
+	// At When it happened
+	At time.Time `json:"at"`
+
+	// Body More about it; null = the title says all
+	Body *string `json:"body"`
+
+	// Code Kind of news
+	Code rayslice.NewsKind `json:"code"`
+	Id   int64             `json:"id"`
+
+	// Link Path of the portal's page about it
+	Link *string `json:"link"`
+
+	// ReadAt null = not read yet
+	ReadAt    *time.Time `json:"read_at"`
+	RequestId *string    `json:"request_id"`
+	Team      *string    `json:"team"`
+
+	// Title What happened, in the caller's language
+	Title string `json:"title"`
+}
+
+// NoticePage defines model for NoticePage.
+type NoticePage struct {
+	// Next `cursor` of the next page; null = this is the last one
+	Next    *string  `json:"next"`
+	Notices []Notice `json:"notices"`
+}
+
+// NotificationDraft defines model for NotificationDraft.
+type NotificationDraft = Body
+
+// NotificationSettings defines model for NotificationSettings.
+type NotificationSettings struct {
+	FailedAt *time.Time `json:"failed_at"`
+
+	// Failure Why the webhook's receiver did not take the last message; null = it did, or there was none
+	Failure *Reason `json:"failure"`
+
+	// HasSecret There is a secret that signs messages; it is never shown
+	HasSecret bool `json:"has_secret"`
+	Mail      bool `json:"mail"`
+
+	// Send What goes out by mail and webhook; the rest stands only in the portal
+	Send        []NewsKind           `json:"send"`
+	WebhookForm rayslice.WebhookForm `json:"webhook_form"`
+	WebhookUrl  *string              `json:"webhook_url"`
+}
 
 // ObjectName The RayCluster in Kubernetes
 type ObjectName struct {
@@ -228,6 +418,9 @@ type Options struct {
 	Teams []TeamOptions `json:"teams"`
 }
 
+// Orphan defines model for Orphan.
+type Orphan = rayslice.Orphan
+
 // Owner defines model for Owner.
 type Owner struct {
 	Email string `json:"email"`
@@ -246,6 +439,46 @@ type Pending struct {
 
 	// Text All of it in one sentence
 	Text string `json:"text"`
+}
+
+// Person defines model for Person.
+type Person struct {
+	// Disabled They are kept out
+	Disabled bool   `json:"disabled"`
+	Email    string `json:"email"`
+	Id       int64  `json:"id"`
+	Name     string `json:"name"`
+
+	// Provider Host of their identity provider; null = a persona of the demo
+	Provider *string     `json:"provider"`
+	Roles    []RoleGrant `json:"roles"`
+
+	// SeenAt Last sign-in; null = never
+	SeenAt *time.Time `json:"seen_at"`
+}
+
+// PersonDetails defines model for PersonDetails.
+type PersonDetails struct {
+	// Disabled They are kept out
+	Disabled bool   `json:"disabled"`
+	Email    string `json:"email"`
+	Id       int64  `json:"id"`
+	Name     string `json:"name"`
+
+	// Provider Host of their identity provider; null = a persona of the demo
+	Provider *string     `json:"provider"`
+	Roles    []RoleGrant `json:"roles"`
+
+	// SeenAt Last sign-in; null = never
+	SeenAt *time.Time `json:"seen_at"`
+	Tokens []Token    `json:"tokens"`
+}
+
+// PersonPage defines model for PersonPage.
+type PersonPage struct {
+	// Next `cursor` of the next page; null = this is the last one
+	Next   *string  `json:"next"`
+	People []Person `json:"people"`
 }
 
 // PoolOptions Nodes that share a card model and a sharing mode
@@ -294,6 +527,54 @@ type Quota struct {
 	Used rayslice.Charge `json:"used"`
 }
 
+// QuotaDrift defines model for QuotaDrift.
+type QuotaDrift struct {
+	// Ledger Sum of the charges that are not released
+	Ledger rayslice.Charge `json:"ledger"`
+	Team   string          `json:"team"`
+
+	// Used What the quota says
+	Used rayslice.Charge `json:"used"`
+}
+
+// Raise A lead's wish for more quota
+type Raise struct {
+	Answer  *string   `json:"answer"`
+	AskedAt time.Time `json:"asked_at"`
+	By      Owner     `json:"by"`
+
+	// Charge How much more
+	Charge    rayslice.Charge `json:"charge"`
+	DecidedAt *time.Time      `json:"decided_at"`
+	DecidedBy *string         `json:"decided_by"`
+
+	// Grant What was granted; null = nothing
+	Grant   *Grant              `json:"grant"`
+	Id      int64               `json:"id"`
+	Purpose string              `json:"purpose"`
+	State   rayslice.RaiseState `json:"state"`
+	Team    string              `json:"team"`
+
+	// Until null = for good
+	Until *time.Time `json:"until"`
+}
+
+// RaiseDecision defines model for RaiseDecision.
+type RaiseDecision = Body
+
+// RaiseDraft defines model for RaiseDraft.
+type RaiseDraft = Body
+
+// RaisePage defines model for RaisePage.
+type RaisePage struct {
+	// Next `cursor` of the next page; null = this is the last one
+	Next   *string `json:"next"`
+	Raises []Raise `json:"raises"`
+}
+
+// Reading What was read; at least one of the two
+type Reading = Body
+
 // Reason Why something is as it is
 type Reason struct {
 	// Code Stable
@@ -301,6 +582,18 @@ type Reason struct {
 
 	// Text A sentence, in the caller's language
 	Text string `json:"text"`
+}
+
+// Record Of the last 30 days, GiB-hours of slices and hours of whole cards
+type Record struct {
+	// Granted What they could have held until now
+	Granted rayslice.Hours `json:"granted"`
+
+	// Grants Requests that were approved
+	Grants int `json:"grants"`
+
+	// Held What they did hold
+	Held rayslice.Hours `json:"held"`
 }
 
 // Reply defines model for Reply.
@@ -396,12 +689,84 @@ type RequestPage struct {
 // Resend A draft with the revision it is to replace
 type Resend = Body
 
+// RoleDraft defines model for RoleDraft.
+type RoleDraft = Body
+
+// RoleGrant One reason why somebody has a role
+type RoleGrant struct {
+	// By Name of who gave it; null = nobody in person
+	By   *string       `json:"by"`
+	Role rayslice.Role `json:"role"`
+
+	// Source Who gave it: the identity provider, the settings, a file, an admin, a lead who is away
+	Source rayslice.Source `json:"source"`
+
+	// Team null = the whole portal
+	Team *string `json:"team"`
+
+	// Until It ends by itself then; null = it does not
+	Until *time.Time `json:"until"`
+}
+
+// RoleRevocation defines model for RoleRevocation.
+type RoleRevocation = Body
+
+// Room defines model for Room.
+type Room struct {
+	// Fits Every worker finds a card, in whatever order the scheduler takes them
+	Fits bool `json:"fits"`
+
+	// Maybe It fits when the scheduler is lucky
+	Maybe bool `json:"maybe"`
+
+	// Missing Workers that surely find none
+	Missing int `json:"missing"`
+
+	// OnCards Cards with room for at least one worker of the largest slice
+	OnCards int `json:"on_cards"`
+}
+
+// Rules What a team's leads and admins have set for its requests
+type Rules = rayslice.Rules
+
+// RulesDraft All rules; what may be left out then limits nothing
+type RulesDraft = Body
+
 // State pending and returned wait for somebody; approved, provisioning, ready, attention and stopping have something in
 // Kubernetes; stopped, rejected and cancelled are over
 type State = rayslice.State
 
 // StateFilter defines model for StateFilter.
 type StateFilter = string
+
+// Team defines model for Team.
+type Team struct {
+	Name string `json:"name"`
+
+	// Namespace Kubernetes namespace of its clusters
+	Namespace string `json:"namespace"`
+	Quota     Quota  `json:"quota"`
+}
+
+// TeamDetails defines model for TeamDetails.
+type TeamDetails struct {
+	// Base The part of the limit that an admin has set; the rest are raises
+	Base rayslice.Charge `json:"base"`
+
+	// Members By name
+	Members []Member `json:"members"`
+	Name    string   `json:"name"`
+
+	// Namespace Kubernetes namespace of its clusters
+	Namespace string `json:"namespace"`
+	Quota     Quota  `json:"quota"`
+
+	// Rules What a team's leads and admins have set for its requests
+	Rules Rules `json:"rules"`
+}
+
+// TeamDraft defines model for TeamDraft.
+type TeamDraft = Body
 
 // TeamOptions defines model for TeamOptions.
 type TeamOptions struct {
@@ -419,8 +784,85 @@ type TeamOptions struct {
 	Team         string `json:"team"`
 }
 
+// TeamPage defines model for TeamPage.
+type TeamPage struct {
+	// Next `cursor` of the next page; null = this is the last one
+	Next  *string `json:"next"`
+	Teams []Team  `json:"teams"`
+}
+
+// TeamUse defines model for TeamUse.
+type TeamUse struct {
+	From time.Time `json:"from"`
+
+	// Idle The longest first
+	Idle []IdleHolder `json:"idle"`
+
+	// Points One an hour, none left out
+	Points []TeamUsePoint `json:"points"`
+	Team   string         `json:"team"`
+	To     time.Time      `json:"to"`
+}
+
+// TeamUsePoint One hour of a team's slices; whole cards are not in it
+type TeamUsePoint = rayslice.TeamUsePoint
+
+// Token An API token as its owner sees it again
+type Token struct {
+	CreatedAt time.Time `json:"created_at"`
+	EndsAt    time.Time `json:"ends_at"`
+	Id        int64     `json:"id"`
+	Name      string    `json:"name"`
+
+	// Prefix First characters of the secret
+	Prefix    string           `json:"prefix"`
+	RevokedAt *time.Time       `json:"revoked_at"`
+	Scopes    []rayslice.Scope `json:"scopes"`
+
+	// Team null = each of the owner's teams
+	Team *string `json:"team"`
+
+	// UsedAt To the minute; null = never
+	UsedAt *time.Time `json:"used_at"`
+}
+
+// TokenDraft defines model for TokenDraft.
+type TokenDraft = Body
+
+// TokenList defines model for TokenList.
+type TokenList struct {
+	Tokens []Token `json:"tokens"`
+}
+
+// Unmanaged defines model for Unmanaged.
+type Unmanaged = rayslice.Unmanaged
+
 // Verdict defines model for Verdict.
 type Verdict = Body
+
+// AuditAction defines model for AuditAction.
+type AuditAction = string
+
+// AuditActor defines model for AuditActor.
+type AuditActor = string
+
+// AuditFrom defines model for AuditFrom.
+type AuditFrom = string
+
+// AuditRequest defines model for AuditRequest.
+type AuditRequest = string
+
+// AuditTeam defines model for AuditTeam.
+type AuditTeam = string
+
+// AuditTo defines model for AuditTo.
+type AuditTo = string
+
+// Cursor defines model for Cursor.
+type Cursor = string
+
+// GrantID defines model for GrantID.
+type GrantID = string
 
 // ID defines model for ID.
 type ID = string
@@ -431,8 +873,118 @@ type IdempotencyKey = string
 // IfNoneMatch defines model for IfNoneMatch.
 type IfNoneMatch = string
 
+// Limit defines model for Limit.
+type Limit = string
+
+// OfTeam defines model for OfTeam.
+type OfTeam = string
+
+// RaiseID defines model for RaiseID.
+type RaiseID = string
+
+// Search defines model for Search.
+type Search = string
+
+// TeamName defines model for TeamName.
+type TeamName = string
+
+// TokenID defines model for TokenID.
+type TokenID = string
+
+// UserID defines model for UserID.
+type UserID = string
+
 // OneRequest defines model for OneRequest.
 type OneRequest = Request
+
+// ListApprovalsParams defines parameters for ListApprovals.
+type ListApprovalsParams struct {
+	// Decided 1 = what was decided
+	Decided *string `form:"decided,omitempty" json:"decided,omitempty"`
+
+	// Team Of this team only
+	Team *OfTeam `form:"team,omitempty" json:"team,omitempty"`
+
+	// Q Part of a name, in any case
+	Q *Search `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Team Of this team only
+	Team *AuditTeam `form:"team,omitempty" json:"team,omitempty"`
+
+	// Actor Part of the name of who did it or whom it is about, in any case
+	Actor *AuditActor `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Of this kind only
+	Action *AuditAction `form:"action,omitempty" json:"action,omitempty"`
+
+	// Request About this request only
+	Request *AuditRequest `form:"request,omitempty" json:"request,omitempty"`
+
+	// From First day
+	From *AuditFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Last day
+	To *AuditTo `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListNotificationsParams defines parameters for ListNotifications.
+type ListNotificationsParams struct {
+	// Unread 1 = what is not read yet
+	Unread *string `form:"unread,omitempty" json:"unread,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListPeopleParams defines parameters for ListPeople.
+type ListPeopleParams struct {
+	// Q Part of a name, in any case
+	Q *Search `form:"q,omitempty" json:"q,omitempty"`
+
+	// Team Of this team only
+	Team *OfTeam `form:"team,omitempty" json:"team,omitempty"`
+	Role *string `form:"role,omitempty" json:"role,omitempty"`
+
+	// Disabled 1 = only those who are kept out
+	Disabled *string `form:"disabled,omitempty" json:"disabled,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListRaisesParams defines parameters for ListRaises.
+type ListRaisesParams struct {
+	// Team Of this team only
+	Team  *OfTeam `form:"team,omitempty" json:"team,omitempty"`
+	State *string `form:"state,omitempty" json:"state,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
 
 // ListRequestsParams defines parameters for ListRequests.
 type ListRequestsParams struct {
@@ -474,6 +1026,75 @@ type ShowRequestParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListTeamsParams defines parameters for ListTeams.
+type ListTeamsParams struct {
+	// Q Part of a name, in any case
+	Q *Search `form:"q,omitempty" json:"q,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListTeamAuditParams defines parameters for ListTeamAudit.
+type ListTeamAuditParams struct {
+	// Actor Part of the name of who did it or whom it is about, in any case
+	Actor *AuditActor `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Of this kind only
+	Action *AuditAction `form:"action,omitempty" json:"action,omitempty"`
+
+	// Request About this request only
+	Request *AuditRequest `form:"request,omitempty" json:"request,omitempty"`
+
+	// From First day
+	From *AuditFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Last day
+	To *AuditTo `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListGrantsParams defines parameters for ListGrants.
+type ListGrantsParams struct {
+	// Cursor `next` of the page before
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit Entries in one answer
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ShowTeamUseParams defines parameters for ShowTeamUse.
+type ShowTeamUseParams struct {
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+	To   *string `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// SetNotificationSettingsJSONRequestBody defines body for SetNotificationSettings for application/json ContentType.
+type SetNotificationSettingsJSONRequestBody = NotificationDraft
+
+// CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
+type CreateTokenJSONRequestBody = TokenDraft
+
+// ReadNotificationsJSONRequestBody defines body for ReadNotifications for application/json ContentType.
+type ReadNotificationsJSONRequestBody = Reading
+
+// GrantRoleJSONRequestBody defines body for GrantRole for application/json ContentType.
+type GrantRoleJSONRequestBody = RoleDraft
+
+// RevokeRoleJSONRequestBody defines body for RevokeRole for application/json ContentType.
+type RevokeRoleJSONRequestBody = RoleRevocation
+
+// DecideRaiseJSONRequestBody defines body for DecideRaise for application/json ContentType.
+type DecideRaiseJSONRequestBody = RaiseDecision
+
 // CreateRequestJSONRequestBody defines body for CreateRequest for application/json ContentType.
 type CreateRequestJSONRequestBody = Draft
 
@@ -486,11 +1107,104 @@ type DecideRequestJSONRequestBody = Verdict
 // ReplyToLeadJSONRequestBody defines body for ReplyToLead for application/json ContentType.
 type ReplyToLeadJSONRequestBody = Reply
 
+// CreateTeamJSONRequestBody defines body for CreateTeam for application/json ContentType.
+type CreateTeamJSONRequestBody = TeamDraft
+
+// NameDeputyJSONRequestBody defines body for NameDeputy for application/json ContentType.
+type NameDeputyJSONRequestBody = DeputyDraft
+
+// SetLimitJSONRequestBody defines body for SetLimit for application/json ContentType.
+type SetLimitJSONRequestBody = LimitDraft
+
+// AskRaiseJSONRequestBody defines body for AskRaise for application/json ContentType.
+type AskRaiseJSONRequestBody = RaiseDraft
+
+// SetRulesJSONRequestBody defines body for SetRules for application/json ContentType.
+type SetRulesJSONRequestBody = RulesDraft
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ShowAccount Who asks
+	// (GET /api/v1/account)
+	ShowAccount(ctx echo.Context) error
+	// ShowNotificationSettings How the caller is told
+	// (GET /api/v1/account/notifications)
+	ShowNotificationSettings(ctx echo.Context) error
+	// SetNotificationSettings Set how the caller is told
+	// (PUT /api/v1/account/notifications)
+	SetNotificationSettings(ctx echo.Context) error
+	// TryNotification Send a test message, by every way chosen
+	// (POST /api/v1/account/notifications/test)
+	TryNotification(ctx echo.Context) error
+	// EndOwnSessions Sign out everywhere, here too
+	// (POST /api/v1/account/sessions/end)
+	EndOwnSessions(ctx echo.Context) error
+	// ListTokens The caller's API tokens
+	// (GET /api/v1/account/tokens)
+	ListTokens(ctx echo.Context) error
+	// CreateToken Make an API token
+	// (POST /api/v1/account/tokens)
+	CreateToken(ctx echo.Context) error
+	// RevokeToken Revoke an API token
+	// (POST /api/v1/account/tokens/{token}/revoke)
+	RevokeToken(ctx echo.Context, token TokenID) error
+	// ShowAdmin What waits for an admin, and what should not be
+	// (GET /api/v1/admin)
+	ShowAdmin(ctx echo.Context) error
+	// ListApprovals What waits for a decision, oldest first, or what was decided, latest first
+	// (GET /api/v1/approvals)
+	ListApprovals(ctx echo.Context, params ListApprovalsParams) error
+	// ShowApproval A request with what somebody needs to know to decide it
+	// (GET /api/v1/approvals/{id})
+	ShowApproval(ctx echo.Context, id ID) error
+	// ListAudit What happened, newest first
+	// (GET /api/v1/audit)
+	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// ListNotifications What the caller was told, latest first
+	// (GET /api/v1/notifications)
+	ListNotifications(ctx echo.Context, params ListNotificationsParams) error
+	// ReadNotifications Mark notifications as read
+	// (POST /api/v1/notifications/read)
+	ReadNotifications(ctx echo.Context) error
 	// ShowOptions What the caller may ask for
 	// (GET /api/v1/options)
 	ShowOptions(ctx echo.Context) error
+	// ListPeople People, by name
+	// (GET /api/v1/people)
+	ListPeople(ctx echo.Context, params ListPeopleParams) error
+	// ShowPerson One person, with their tokens
+	// (GET /api/v1/people/{user})
+	ShowPerson(ctx echo.Context, user UserID) error
+	// DisablePerson Keep somebody out, with all sessions and tokens
+	// (POST /api/v1/people/{user}/disable)
+	DisablePerson(ctx echo.Context, user UserID) error
+	// EnablePerson Let somebody in again
+	// (POST /api/v1/people/{user}/enable)
+	EnablePerson(ctx echo.Context, user UserID) error
+	// GrantRole Give a role by hand
+	// (POST /api/v1/people/{user}/roles)
+	GrantRole(ctx echo.Context, user UserID) error
+	// RevokeRole Take a role back
+	// (POST /api/v1/people/{user}/roles/revoke)
+	RevokeRole(ctx echo.Context, user UserID) error
+	// EndSessions Sign somebody out everywhere
+	// (POST /api/v1/people/{user}/sessions/end)
+	EndSessions(ctx echo.Context, user UserID) error
+	// RevokePersonToken Revoke somebody's token
+	// (POST /api/v1/people/{user}/tokens/{token}/revoke)
+	RevokePersonToken(ctx echo.Context, user UserID, token TokenID) error
+	// ListRaises What leads ask for, newest first
+	// (GET /api/v1/raises)
+	ListRaises(ctx echo.Context, params ListRaisesParams) error
+	// ShowRaise One raise
+	// (GET /api/v1/raises/{raise})
+	ShowRaise(ctx echo.Context, raise RaiseID) error
+	// DecideRaise Grant a raise or deny it
+	// (POST /api/v1/raises/{raise}/decision)
+	DecideRaise(ctx echo.Context, raise RaiseID) error
+	// WithdrawRaise Take back what was asked for
+	// (POST /api/v1/raises/{raise}/withdraw)
+	WithdrawRaise(ctx echo.Context, raise RaiseID) error
 	// ListRequests The requests the caller may see, newest first
 	// (GET /api/v1/requests)
 	ListRequests(ctx echo.Context, params ListRequestsParams) error
@@ -515,11 +1229,305 @@ type ServerInterface interface {
 	// StopRequest Stop a cluster, or take a request back that still waits
 	// (POST /api/v1/requests/{id}/stop)
 	StopRequest(ctx echo.Context, id ID) error
+	// ListTeams The teams the caller may see, by name
+	// (GET /api/v1/teams)
+	ListTeams(ctx echo.Context, params ListTeamsParams) error
+	// CreateTeam Add a team
+	// (POST /api/v1/teams)
+	CreateTeam(ctx echo.Context) error
+	// ShowTeam A team: its quota, rules and people
+	// (GET /api/v1/teams/{name})
+	ShowTeam(ctx echo.Context, name TeamName) error
+	// ListTeamAudit What happened in a team, newest first
+	// (GET /api/v1/teams/{name}/audit)
+	ListTeamAudit(ctx echo.Context, name TeamName, params ListTeamAuditParams) error
+	// NameDeputy Let a member stand in for a lead
+	// (POST /api/v1/teams/{name}/deputies)
+	NameDeputy(ctx echo.Context, name TeamName) error
+	// EndDeputy End a deputy's time now
+	// (POST /api/v1/teams/{name}/deputies/{user}/end)
+	EndDeputy(ctx echo.Context, name TeamName, user UserID) error
+	// ListGrants What a team's limit was ever made of, newest first
+	// (GET /api/v1/teams/{name}/grants)
+	ListGrants(ctx echo.Context, name TeamName, params ListGrantsParams) error
+	// EndGrant Take a raise back before its end
+	// (POST /api/v1/teams/{name}/grants/{grant}/end)
+	EndGrant(ctx echo.Context, name TeamName, grant GrantID) error
+	// SetLimit Replace the base of a team's limit
+	// (PUT /api/v1/teams/{name}/limit)
+	SetLimit(ctx echo.Context, name TeamName) error
+	// AskRaise Ask the admins for more quota
+	// (POST /api/v1/teams/{name}/raises)
+	AskRaise(ctx echo.Context, name TeamName) error
+	// SetRules Replace a team's rules
+	// (PUT /api/v1/teams/{name}/rules)
+	SetRules(ctx echo.Context, name TeamName) error
+	// ShowTeamUse What a team has made of what it holds, and who holds slices and does not use them
+	// (GET /api/v1/teams/{name}/usage)
+	ShowTeamUse(ctx echo.Context, name TeamName, params ShowTeamUseParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ShowAccount converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowAccount(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowAccount(ctx)
+	return err
+}
+
+// ShowNotificationSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowNotificationSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowNotificationSettings(ctx)
+	return err
+}
+
+// SetNotificationSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) SetNotificationSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetNotificationSettings(ctx)
+	return err
+}
+
+// TryNotification converts echo context to params.
+func (w *ServerInterfaceWrapper) TryNotification(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.TryNotification(ctx)
+	return err
+}
+
+// EndOwnSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) EndOwnSessions(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndOwnSessions(ctx)
+	return err
+}
+
+// ListTokens converts echo context to params.
+func (w *ServerInterfaceWrapper) ListTokens(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListTokens(ctx)
+	return err
+}
+
+// CreateToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateToken(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateToken(ctx)
+	return err
+}
+
+// RevokeToken converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "token" -------------
+	var token TokenID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "token", ctx.Param("token"), &token, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter token: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeToken(ctx, token)
+	return err
+}
+
+// ShowAdmin converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowAdmin(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowAdmin(ctx)
+	return err
+}
+
+// ListApprovals converts echo context to params.
+func (w *ServerInterfaceWrapper) ListApprovals(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListApprovalsParams
+	// ------------- Optional query parameter "decided" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "decided", ctx.QueryParams(), &params.Decided, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter decided: %s", err))
+	}
+
+	// ------------- Optional query parameter "team" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "team", ctx.QueryParams(), &params.Team, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter team: %s", err))
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListApprovals(ctx, params)
+	return err
+}
+
+// ShowApproval converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowApproval(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "id" -------------
+	var id ID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", ctx.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowApproval(ctx, id)
+	return err
+}
+
+// ListAudit converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAuditParams
+	// ------------- Optional query parameter "team" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "team", ctx.QueryParams(), &params.Team, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter team: %s", err))
+	}
+
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", ctx.QueryParams(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter actor: %s", err))
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", ctx.QueryParams(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Optional query parameter "request" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request", ctx.QueryParams(), &params.Request, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter request: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// ListNotifications converts echo context to params.
+func (w *ServerInterfaceWrapper) ListNotifications(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListNotificationsParams
+	// ------------- Optional query parameter "unread" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "unread", ctx.QueryParams(), &params.Unread, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter unread: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListNotifications(ctx, params)
+	return err
+}
+
+// ReadNotifications converts echo context to params.
+func (w *ServerInterfaceWrapper) ReadNotifications(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ReadNotifications(ctx)
+	return err
 }
 
 // ShowOptions converts echo context to params.
@@ -528,6 +1536,266 @@ func (w *ServerInterfaceWrapper) ShowOptions(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ShowOptions(ctx)
+	return err
+}
+
+// ListPeople converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPeople(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPeopleParams
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "team" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "team", ctx.QueryParams(), &params.Team, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter team: %s", err))
+	}
+
+	// ------------- Optional query parameter "role" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", ctx.QueryParams(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter role: %s", err))
+	}
+
+	// ------------- Optional query parameter "disabled" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "disabled", ctx.QueryParams(), &params.Disabled, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter disabled: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPeople(ctx, params)
+	return err
+}
+
+// ShowPerson converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowPerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowPerson(ctx, user)
+	return err
+}
+
+// DisablePerson converts echo context to params.
+func (w *ServerInterfaceWrapper) DisablePerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DisablePerson(ctx, user)
+	return err
+}
+
+// EnablePerson converts echo context to params.
+func (w *ServerInterfaceWrapper) EnablePerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EnablePerson(ctx, user)
+	return err
+}
+
+// GrantRole converts echo context to params.
+func (w *ServerInterfaceWrapper) GrantRole(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GrantRole(ctx, user)
+	return err
+}
+
+// RevokeRole converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeRole(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeRole(ctx, user)
+	return err
+}
+
+// EndSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) EndSessions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndSessions(ctx, user)
+	return err
+}
+
+// RevokePersonToken converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokePersonToken(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// ------------- Path parameter "token" -------------
+	var token TokenID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "token", ctx.Param("token"), &token, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter token: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokePersonToken(ctx, user, token)
+	return err
+}
+
+// ListRaises converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRaises(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRaisesParams
+	// ------------- Optional query parameter "team" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "team", ctx.QueryParams(), &params.Team, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter team: %s", err))
+	}
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", ctx.QueryParams(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter state: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRaises(ctx, params)
+	return err
+}
+
+// ShowRaise converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowRaise(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "raise" -------------
+	var raise RaiseID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "raise", ctx.Param("raise"), &raise, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter raise: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowRaise(ctx, raise)
+	return err
+}
+
+// DecideRaise converts echo context to params.
+func (w *ServerInterfaceWrapper) DecideRaise(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "raise" -------------
+	var raise RaiseID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "raise", ctx.Param("raise"), &raise, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter raise: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DecideRaise(ctx, raise)
+	return err
+}
+
+// WithdrawRaise converts echo context to params.
+func (w *ServerInterfaceWrapper) WithdrawRaise(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "raise" -------------
+	var raise RaiseID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "raise", ctx.Param("raise"), &raise, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter raise: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.WithdrawRaise(ctx, raise)
 	return err
 }
 
@@ -741,6 +2009,306 @@ func (w *ServerInterfaceWrapper) StopRequest(ctx echo.Context) error {
 	return err
 }
 
+// ListTeams converts echo context to params.
+func (w *ServerInterfaceWrapper) ListTeams(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTeamsParams
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListTeams(ctx, params)
+	return err
+}
+
+// CreateTeam converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateTeam(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateTeam(ctx)
+	return err
+}
+
+// ShowTeam converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowTeam(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowTeam(ctx, name)
+	return err
+}
+
+// ListTeamAudit converts echo context to params.
+func (w *ServerInterfaceWrapper) ListTeamAudit(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTeamAuditParams
+	// ------------- Optional query parameter "actor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", ctx.QueryParams(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter actor: %s", err))
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", ctx.QueryParams(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Optional query parameter "request" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request", ctx.QueryParams(), &params.Request, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter request: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListTeamAudit(ctx, name, params)
+	return err
+}
+
+// NameDeputy converts echo context to params.
+func (w *ServerInterfaceWrapper) NameDeputy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.NameDeputy(ctx, name)
+	return err
+}
+
+// EndDeputy converts echo context to params.
+func (w *ServerInterfaceWrapper) EndDeputy(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "user" -------------
+	var user UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user", ctx.Param("user"), &user, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndDeputy(ctx, name, user)
+	return err
+}
+
+// ListGrants converts echo context to params.
+func (w *ServerInterfaceWrapper) ListGrants(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGrantsParams
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListGrants(ctx, name, params)
+	return err
+}
+
+// EndGrant converts echo context to params.
+func (w *ServerInterfaceWrapper) EndGrant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// ------------- Path parameter "grant" -------------
+	var grant GrantID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "grant", ctx.Param("grant"), &grant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter grant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndGrant(ctx, name, grant)
+	return err
+}
+
+// SetLimit converts echo context to params.
+func (w *ServerInterfaceWrapper) SetLimit(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetLimit(ctx, name)
+	return err
+}
+
+// AskRaise converts echo context to params.
+func (w *ServerInterfaceWrapper) AskRaise(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.AskRaise(ctx, name)
+	return err
+}
+
+// SetRules converts echo context to params.
+func (w *ServerInterfaceWrapper) SetRules(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SetRules(ctx, name)
+	return err
+}
+
+// ShowTeamUse converts echo context to params.
+func (w *ServerInterfaceWrapper) ShowTeamUse(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "name" -------------
+	var name TeamName
+
+	err = runtime.BindStyledParameterWithOptions("simple", "name", ctx.Param("name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter name: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ShowTeamUseParams
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ShowTeamUse(ctx, name, params)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -788,7 +2356,33 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.GET(options.BaseURL+"/api/v1/account", wrapper.ShowAccount, options.OperationMiddlewares["showAccount"]...)
+	router.GET(options.BaseURL+"/api/v1/account/notifications", wrapper.ShowNotificationSettings, options.OperationMiddlewares["showNotificationSettings"]...)
+	router.PUT(options.BaseURL+"/api/v1/account/notifications", wrapper.SetNotificationSettings, options.OperationMiddlewares["setNotificationSettings"]...)
+	router.POST(options.BaseURL+"/api/v1/account/notifications/test", wrapper.TryNotification, options.OperationMiddlewares["tryNotification"]...)
+	router.POST(options.BaseURL+"/api/v1/account/sessions/end", wrapper.EndOwnSessions, options.OperationMiddlewares["endOwnSessions"]...)
+	router.GET(options.BaseURL+"/api/v1/account/tokens", wrapper.ListTokens, options.OperationMiddlewares["listTokens"]...)
+	router.POST(options.BaseURL+"/api/v1/account/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
+	router.POST(options.BaseURL+"/api/v1/account/tokens/:token/revoke", wrapper.RevokeToken, options.OperationMiddlewares["revokeToken"]...)
+	router.GET(options.BaseURL+"/api/v1/admin", wrapper.ShowAdmin, options.OperationMiddlewares["showAdmin"]...)
+	router.GET(options.BaseURL+"/api/v1/approvals", wrapper.ListApprovals, options.OperationMiddlewares["listApprovals"]...)
+	router.GET(options.BaseURL+"/api/v1/approvals/:id", wrapper.ShowApproval, options.OperationMiddlewares["showApproval"]...)
+	router.GET(options.BaseURL+"/api/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
+	router.GET(options.BaseURL+"/api/v1/notifications", wrapper.ListNotifications, options.OperationMiddlewares["listNotifications"]...)
+	router.POST(options.BaseURL+"/api/v1/notifications/read", wrapper.ReadNotifications, options.OperationMiddlewares["readNotifications"]...)
 	router.GET(options.BaseURL+"/api/v1/options", wrapper.ShowOptions, options.OperationMiddlewares["showOptions"]...)
+	router.GET(options.BaseURL+"/api/v1/people", wrapper.ListPeople, options.OperationMiddlewares["listPeople"]...)
+	router.GET(options.BaseURL+"/api/v1/people/:user", wrapper.ShowPerson, options.OperationMiddlewares["showPerson"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/disable", wrapper.DisablePerson, options.OperationMiddlewares["disablePerson"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/enable", wrapper.EnablePerson, options.OperationMiddlewares["enablePerson"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/roles", wrapper.GrantRole, options.OperationMiddlewares["grantRole"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/roles/revoke", wrapper.RevokeRole, options.OperationMiddlewares["revokeRole"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/sessions/end", wrapper.EndSessions, options.OperationMiddlewares["endSessions"]...)
+	router.POST(options.BaseURL+"/api/v1/people/:user/tokens/:token/revoke", wrapper.RevokePersonToken, options.OperationMiddlewares["revokePersonToken"]...)
+	router.GET(options.BaseURL+"/api/v1/raises", wrapper.ListRaises, options.OperationMiddlewares["listRaises"]...)
+	router.GET(options.BaseURL+"/api/v1/raises/:raise", wrapper.ShowRaise, options.OperationMiddlewares["showRaise"]...)
+	router.POST(options.BaseURL+"/api/v1/raises/:raise/decision", wrapper.DecideRaise, options.OperationMiddlewares["decideRaise"]...)
+	router.POST(options.BaseURL+"/api/v1/raises/:raise/withdraw", wrapper.WithdrawRaise, options.OperationMiddlewares["withdrawRaise"]...)
 	router.GET(options.BaseURL+"/api/v1/requests", wrapper.ListRequests, options.OperationMiddlewares["listRequests"]...)
 	router.POST(options.BaseURL+"/api/v1/requests", wrapper.CreateRequest, options.OperationMiddlewares["createRequest"]...)
 	router.GET(options.BaseURL+"/api/v1/requests/:id", wrapper.ShowRequest, options.OperationMiddlewares["showRequest"]...)
@@ -797,6 +2391,18 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/api/v1/requests/:id/decision", wrapper.DecideRequest, options.OperationMiddlewares["decideRequest"]...)
 	router.POST(options.BaseURL+"/api/v1/requests/:id/reply", wrapper.ReplyToLead, options.OperationMiddlewares["replyToLead"]...)
 	router.POST(options.BaseURL+"/api/v1/requests/:id/stop", wrapper.StopRequest, options.OperationMiddlewares["stopRequest"]...)
+	router.GET(options.BaseURL+"/api/v1/teams", wrapper.ListTeams, options.OperationMiddlewares["listTeams"]...)
+	router.POST(options.BaseURL+"/api/v1/teams", wrapper.CreateTeam, options.OperationMiddlewares["createTeam"]...)
+	router.GET(options.BaseURL+"/api/v1/teams/:name", wrapper.ShowTeam, options.OperationMiddlewares["showTeam"]...)
+	router.GET(options.BaseURL+"/api/v1/teams/:name/audit", wrapper.ListTeamAudit, options.OperationMiddlewares["listTeamAudit"]...)
+	router.POST(options.BaseURL+"/api/v1/teams/:name/deputies", wrapper.NameDeputy, options.OperationMiddlewares["nameDeputy"]...)
+	router.POST(options.BaseURL+"/api/v1/teams/:name/deputies/:user/end", wrapper.EndDeputy, options.OperationMiddlewares["endDeputy"]...)
+	router.GET(options.BaseURL+"/api/v1/teams/:name/grants", wrapper.ListGrants, options.OperationMiddlewares["listGrants"]...)
+	router.POST(options.BaseURL+"/api/v1/teams/:name/grants/:grant/end", wrapper.EndGrant, options.OperationMiddlewares["endGrant"]...)
+	router.PUT(options.BaseURL+"/api/v1/teams/:name/limit", wrapper.SetLimit, options.OperationMiddlewares["setLimit"]...)
+	router.POST(options.BaseURL+"/api/v1/teams/:name/raises", wrapper.AskRaise, options.OperationMiddlewares["askRaise"]...)
+	router.PUT(options.BaseURL+"/api/v1/teams/:name/rules", wrapper.SetRules, options.OperationMiddlewares["setRules"]...)
+	router.GET(options.BaseURL+"/api/v1/teams/:name/usage", wrapper.ShowTeamUse, options.OperationMiddlewares["showTeamUse"]...)
 
 }
 
@@ -809,6 +2415,284 @@ type OneRequestJSONResponse struct {
 	Headers OneRequestResponseHeaders
 }
 
+type ShowAccountRequestObject struct {
+}
+
+type ShowAccountResponseObject interface {
+	VisitShowAccountResponse(w http.ResponseWriter) error
+}
+
+type ShowAccount200JSONResponse Account
+
+func (response ShowAccount200JSONResponse) VisitShowAccountResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowNotificationSettingsRequestObject struct {
+}
+
+type ShowNotificationSettingsResponseObject interface {
+	VisitShowNotificationSettingsResponse(w http.ResponseWriter) error
+}
+
+type ShowNotificationSettings200JSONResponse NotificationSettings
+
+func (response ShowNotificationSettings200JSONResponse) VisitShowNotificationSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetNotificationSettingsRequestObject struct {
+	Body *SetNotificationSettingsJSONRequestBody
+}
+
+type SetNotificationSettingsResponseObject interface {
+	VisitSetNotificationSettingsResponse(w http.ResponseWriter) error
+}
+
+type SetNotificationSettings200JSONResponse NotificationSettings
+
+func (response SetNotificationSettings200JSONResponse) VisitSetNotificationSettingsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TryNotificationRequestObject struct {
+}
+
+type TryNotificationResponseObject interface {
+	VisitTryNotificationResponse(w http.ResponseWriter) error
+}
+
+type TryNotification204Response struct {
+}
+
+func (response TryNotification204Response) VisitTryNotificationResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type EndOwnSessionsRequestObject struct {
+}
+
+type EndOwnSessionsResponseObject interface {
+	VisitEndOwnSessionsResponse(w http.ResponseWriter) error
+}
+
+type EndOwnSessions204Response struct {
+}
+
+func (response EndOwnSessions204Response) VisitEndOwnSessionsResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ListTokensRequestObject struct {
+}
+
+type ListTokensResponseObject interface {
+	VisitListTokensResponse(w http.ResponseWriter) error
+}
+
+type ListTokens200JSONResponse TokenList
+
+func (response ListTokens200JSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTokenRequestObject struct {
+	Body *CreateTokenJSONRequestBody
+}
+
+type CreateTokenResponseObject interface {
+	VisitCreateTokenResponse(w http.ResponseWriter) error
+}
+
+type CreateToken201JSONResponse NewToken
+
+func (response CreateToken201JSONResponse) VisitCreateTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeTokenRequestObject struct {
+	Token TokenID `json:"token"`
+}
+
+type RevokeTokenResponseObject interface {
+	VisitRevokeTokenResponse(w http.ResponseWriter) error
+}
+
+type RevokeToken204Response struct {
+}
+
+func (response RevokeToken204Response) VisitRevokeTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ShowAdminRequestObject struct {
+}
+
+type ShowAdminResponseObject interface {
+	VisitShowAdminResponse(w http.ResponseWriter) error
+}
+
+type ShowAdmin200JSONResponse Admin
+
+func (response ShowAdmin200JSONResponse) VisitShowAdminResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApprovalsRequestObject struct {
+	Params ListApprovalsParams
+}
+
+type ListApprovalsResponseObject interface {
+	VisitListApprovalsResponse(w http.ResponseWriter) error
+}
+
+type ListApprovals200JSONResponse ApprovalPage
+
+func (response ListApprovals200JSONResponse) VisitListApprovalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowApprovalRequestObject struct {
+	Id ID `json:"id"`
+}
+
+type ShowApprovalResponseObject interface {
+	VisitShowApprovalResponse(w http.ResponseWriter) error
+}
+
+type ShowApproval200JSONResponse Approval
+
+func (response ShowApproval200JSONResponse) VisitShowApprovalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAuditRequestObject struct {
+	Params ListAuditParams
+}
+
+type ListAuditResponseObject interface {
+	VisitListAuditResponse(w http.ResponseWriter) error
+}
+
+type ListAudit200JSONResponse AuditPage
+
+func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListNotificationsRequestObject struct {
+	Params ListNotificationsParams
+}
+
+type ListNotificationsResponseObject interface {
+	VisitListNotificationsResponse(w http.ResponseWriter) error
+}
+
+type ListNotifications200JSONResponse NoticePage
+
+func (response ListNotifications200JSONResponse) VisitListNotificationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReadNotificationsRequestObject struct {
+	Body *ReadNotificationsJSONRequestBody
+}
+
+type ReadNotificationsResponseObject interface {
+	VisitReadNotificationsResponse(w http.ResponseWriter) error
+}
+
+type ReadNotifications204Response struct {
+}
+
+func (response ReadNotifications204Response) VisitReadNotificationsResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type ShowOptionsRequestObject struct {
 }
 
@@ -819,6 +2703,262 @@ type ShowOptionsResponseObject interface {
 type ShowOptions200JSONResponse Options
 
 func (response ShowOptions200JSONResponse) VisitShowOptionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPeopleRequestObject struct {
+	Params ListPeopleParams
+}
+
+type ListPeopleResponseObject interface {
+	VisitListPeopleResponse(w http.ResponseWriter) error
+}
+
+type ListPeople200JSONResponse PersonPage
+
+func (response ListPeople200JSONResponse) VisitListPeopleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowPersonRequestObject struct {
+	User UserID `json:"user"`
+}
+
+type ShowPersonResponseObject interface {
+	VisitShowPersonResponse(w http.ResponseWriter) error
+}
+
+type ShowPerson200JSONResponse PersonDetails
+
+func (response ShowPerson200JSONResponse) VisitShowPersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DisablePersonRequestObject struct {
+	User UserID `json:"user"`
+}
+
+type DisablePersonResponseObject interface {
+	VisitDisablePersonResponse(w http.ResponseWriter) error
+}
+
+type DisablePerson200JSONResponse PersonDetails
+
+func (response DisablePerson200JSONResponse) VisitDisablePersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EnablePersonRequestObject struct {
+	User UserID `json:"user"`
+}
+
+type EnablePersonResponseObject interface {
+	VisitEnablePersonResponse(w http.ResponseWriter) error
+}
+
+type EnablePerson200JSONResponse PersonDetails
+
+func (response EnablePerson200JSONResponse) VisitEnablePersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GrantRoleRequestObject struct {
+	User UserID `json:"user"`
+	Body *GrantRoleJSONRequestBody
+}
+
+type GrantRoleResponseObject interface {
+	VisitGrantRoleResponse(w http.ResponseWriter) error
+}
+
+type GrantRole200JSONResponse PersonDetails
+
+func (response GrantRole200JSONResponse) VisitGrantRoleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeRoleRequestObject struct {
+	User UserID `json:"user"`
+	Body *RevokeRoleJSONRequestBody
+}
+
+type RevokeRoleResponseObject interface {
+	VisitRevokeRoleResponse(w http.ResponseWriter) error
+}
+
+type RevokeRole200JSONResponse PersonDetails
+
+func (response RevokeRole200JSONResponse) VisitRevokeRoleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndSessionsRequestObject struct {
+	User UserID `json:"user"`
+}
+
+type EndSessionsResponseObject interface {
+	VisitEndSessionsResponse(w http.ResponseWriter) error
+}
+
+type EndSessions204Response struct {
+}
+
+func (response EndSessions204Response) VisitEndSessionsResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokePersonTokenRequestObject struct {
+	User  UserID  `json:"user"`
+	Token TokenID `json:"token"`
+}
+
+type RevokePersonTokenResponseObject interface {
+	VisitRevokePersonTokenResponse(w http.ResponseWriter) error
+}
+
+type RevokePersonToken204Response struct {
+}
+
+func (response RevokePersonToken204Response) VisitRevokePersonTokenResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ListRaisesRequestObject struct {
+	Params ListRaisesParams
+}
+
+type ListRaisesResponseObject interface {
+	VisitListRaisesResponse(w http.ResponseWriter) error
+}
+
+type ListRaises200JSONResponse RaisePage
+
+func (response ListRaises200JSONResponse) VisitListRaisesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowRaiseRequestObject struct {
+	Raise RaiseID `json:"raise"`
+}
+
+type ShowRaiseResponseObject interface {
+	VisitShowRaiseResponse(w http.ResponseWriter) error
+}
+
+type ShowRaise200JSONResponse Raise
+
+func (response ShowRaise200JSONResponse) VisitShowRaiseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DecideRaiseRequestObject struct {
+	Raise RaiseID `json:"raise"`
+	Body  *DecideRaiseJSONRequestBody
+}
+
+type DecideRaiseResponseObject interface {
+	VisitDecideRaiseResponse(w http.ResponseWriter) error
+}
+
+type DecideRaise200JSONResponse Raise
+
+func (response DecideRaise200JSONResponse) VisitDecideRaiseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type WithdrawRaiseRequestObject struct {
+	Raise RaiseID `json:"raise"`
+}
+
+type WithdrawRaiseResponseObject interface {
+	VisitWithdrawRaiseResponse(w http.ResponseWriter) error
+}
+
+type WithdrawRaise200JSONResponse Raise
+
+func (response WithdrawRaise200JSONResponse) VisitWithdrawRaiseResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -1054,11 +3194,350 @@ func (response StopRequest200JSONResponse) VisitStopRequestResponse(w http.Respo
 	return err
 }
 
+type ListTeamsRequestObject struct {
+	Params ListTeamsParams
+}
+
+type ListTeamsResponseObject interface {
+	VisitListTeamsResponse(w http.ResponseWriter) error
+}
+
+type ListTeams200JSONResponse TeamPage
+
+func (response ListTeams200JSONResponse) VisitListTeamsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTeamRequestObject struct {
+	Body *CreateTeamJSONRequestBody
+}
+
+type CreateTeamResponseObject interface {
+	VisitCreateTeamResponse(w http.ResponseWriter) error
+}
+
+type CreateTeam201JSONResponse TeamDetails
+
+func (response CreateTeam201JSONResponse) VisitCreateTeamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowTeamRequestObject struct {
+	Name TeamName `json:"name"`
+}
+
+type ShowTeamResponseObject interface {
+	VisitShowTeamResponse(w http.ResponseWriter) error
+}
+
+type ShowTeam200JSONResponse TeamDetails
+
+func (response ShowTeam200JSONResponse) VisitShowTeamResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTeamAuditRequestObject struct {
+	Name   TeamName `json:"name"`
+	Params ListTeamAuditParams
+}
+
+type ListTeamAuditResponseObject interface {
+	VisitListTeamAuditResponse(w http.ResponseWriter) error
+}
+
+type ListTeamAudit200JSONResponse AuditPage
+
+func (response ListTeamAudit200JSONResponse) VisitListTeamAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NameDeputyRequestObject struct {
+	Name TeamName `json:"name"`
+	Body *NameDeputyJSONRequestBody
+}
+
+type NameDeputyResponseObject interface {
+	VisitNameDeputyResponse(w http.ResponseWriter) error
+}
+
+type NameDeputy200JSONResponse TeamDetails
+
+func (response NameDeputy200JSONResponse) VisitNameDeputyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndDeputyRequestObject struct {
+	Name TeamName `json:"name"`
+	User UserID   `json:"user"`
+}
+
+type EndDeputyResponseObject interface {
+	VisitEndDeputyResponse(w http.ResponseWriter) error
+}
+
+type EndDeputy204Response struct {
+}
+
+func (response EndDeputy204Response) VisitEndDeputyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ListGrantsRequestObject struct {
+	Name   TeamName `json:"name"`
+	Params ListGrantsParams
+}
+
+type ListGrantsResponseObject interface {
+	VisitListGrantsResponse(w http.ResponseWriter) error
+}
+
+type ListGrants200JSONResponse GrantPage
+
+func (response ListGrants200JSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndGrantRequestObject struct {
+	Name  TeamName `json:"name"`
+	Grant GrantID  `json:"grant"`
+}
+
+type EndGrantResponseObject interface {
+	VisitEndGrantResponse(w http.ResponseWriter) error
+}
+
+type EndGrant204Response struct {
+}
+
+func (response EndGrant204Response) VisitEndGrantResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type SetLimitRequestObject struct {
+	Name TeamName `json:"name"`
+	Body *SetLimitJSONRequestBody
+}
+
+type SetLimitResponseObject interface {
+	VisitSetLimitResponse(w http.ResponseWriter) error
+}
+
+type SetLimit200JSONResponse TeamDetails
+
+func (response SetLimit200JSONResponse) VisitSetLimitResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AskRaiseRequestObject struct {
+	Name TeamName `json:"name"`
+	Body *AskRaiseJSONRequestBody
+}
+
+type AskRaiseResponseObject interface {
+	VisitAskRaiseResponse(w http.ResponseWriter) error
+}
+
+type AskRaise201JSONResponse Raise
+
+func (response AskRaise201JSONResponse) VisitAskRaiseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetRulesRequestObject struct {
+	Name TeamName `json:"name"`
+	Body *SetRulesJSONRequestBody
+}
+
+type SetRulesResponseObject interface {
+	VisitSetRulesResponse(w http.ResponseWriter) error
+}
+
+type SetRules200JSONResponse Rules
+
+func (response SetRules200JSONResponse) VisitSetRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ShowTeamUseRequestObject struct {
+	Name   TeamName `json:"name"`
+	Params ShowTeamUseParams
+}
+
+type ShowTeamUseResponseObject interface {
+	VisitShowTeamUseResponse(w http.ResponseWriter) error
+}
+
+type ShowTeamUse200JSONResponse TeamUse
+
+func (response ShowTeamUse200JSONResponse) VisitShowTeamUseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ShowAccount Who asks
+	// (GET /api/v1/account)
+	ShowAccount(ctx context.Context, request ShowAccountRequestObject) (ShowAccountResponseObject, error)
+	// ShowNotificationSettings How the caller is told
+	// (GET /api/v1/account/notifications)
+	ShowNotificationSettings(ctx context.Context, request ShowNotificationSettingsRequestObject) (ShowNotificationSettingsResponseObject, error)
+	// SetNotificationSettings Set how the caller is told
+	// (PUT /api/v1/account/notifications)
+	SetNotificationSettings(ctx context.Context, request SetNotificationSettingsRequestObject) (SetNotificationSettingsResponseObject, error)
+	// TryNotification Send a test message, by every way chosen
+	// (POST /api/v1/account/notifications/test)
+	TryNotification(ctx context.Context, request TryNotificationRequestObject) (TryNotificationResponseObject, error)
+	// EndOwnSessions Sign out everywhere, here too
+	// (POST /api/v1/account/sessions/end)
+	EndOwnSessions(ctx context.Context, request EndOwnSessionsRequestObject) (EndOwnSessionsResponseObject, error)
+	// ListTokens The caller's API tokens
+	// (GET /api/v1/account/tokens)
+	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
+	// CreateToken Make an API token
+	// (POST /api/v1/account/tokens)
+	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
+	// RevokeToken Revoke an API token
+	// (POST /api/v1/account/tokens/{token}/revoke)
+	RevokeToken(ctx context.Context, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	// ShowAdmin What waits for an admin, and what should not be
+	// (GET /api/v1/admin)
+	ShowAdmin(ctx context.Context, request ShowAdminRequestObject) (ShowAdminResponseObject, error)
+	// ListApprovals What waits for a decision, oldest first, or what was decided, latest first
+	// (GET /api/v1/approvals)
+	ListApprovals(ctx context.Context, request ListApprovalsRequestObject) (ListApprovalsResponseObject, error)
+	// ShowApproval A request with what somebody needs to know to decide it
+	// (GET /api/v1/approvals/{id})
+	ShowApproval(ctx context.Context, request ShowApprovalRequestObject) (ShowApprovalResponseObject, error)
+	// ListAudit What happened, newest first
+	// (GET /api/v1/audit)
+	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// ListNotifications What the caller was told, latest first
+	// (GET /api/v1/notifications)
+	ListNotifications(ctx context.Context, request ListNotificationsRequestObject) (ListNotificationsResponseObject, error)
+	// ReadNotifications Mark notifications as read
+	// (POST /api/v1/notifications/read)
+	ReadNotifications(ctx context.Context, request ReadNotificationsRequestObject) (ReadNotificationsResponseObject, error)
 	// ShowOptions What the caller may ask for
 	// (GET /api/v1/options)
 	ShowOptions(ctx context.Context, request ShowOptionsRequestObject) (ShowOptionsResponseObject, error)
+	// ListPeople People, by name
+	// (GET /api/v1/people)
+	ListPeople(ctx context.Context, request ListPeopleRequestObject) (ListPeopleResponseObject, error)
+	// ShowPerson One person, with their tokens
+	// (GET /api/v1/people/{user})
+	ShowPerson(ctx context.Context, request ShowPersonRequestObject) (ShowPersonResponseObject, error)
+	// DisablePerson Keep somebody out, with all sessions and tokens
+	// (POST /api/v1/people/{user}/disable)
+	DisablePerson(ctx context.Context, request DisablePersonRequestObject) (DisablePersonResponseObject, error)
+	// EnablePerson Let somebody in again
+	// (POST /api/v1/people/{user}/enable)
+	EnablePerson(ctx context.Context, request EnablePersonRequestObject) (EnablePersonResponseObject, error)
+	// GrantRole Give a role by hand
+	// (POST /api/v1/people/{user}/roles)
+	GrantRole(ctx context.Context, request GrantRoleRequestObject) (GrantRoleResponseObject, error)
+	// RevokeRole Take a role back
+	// (POST /api/v1/people/{user}/roles/revoke)
+	RevokeRole(ctx context.Context, request RevokeRoleRequestObject) (RevokeRoleResponseObject, error)
+	// EndSessions Sign somebody out everywhere
+	// (POST /api/v1/people/{user}/sessions/end)
+	EndSessions(ctx context.Context, request EndSessionsRequestObject) (EndSessionsResponseObject, error)
+	// RevokePersonToken Revoke somebody's token
+	// (POST /api/v1/people/{user}/tokens/{token}/revoke)
+	RevokePersonToken(ctx context.Context, request RevokePersonTokenRequestObject) (RevokePersonTokenResponseObject, error)
+	// ListRaises What leads ask for, newest first
+	// (GET /api/v1/raises)
+	ListRaises(ctx context.Context, request ListRaisesRequestObject) (ListRaisesResponseObject, error)
+	// ShowRaise One raise
+	// (GET /api/v1/raises/{raise})
+	ShowRaise(ctx context.Context, request ShowRaiseRequestObject) (ShowRaiseResponseObject, error)
+	// DecideRaise Grant a raise or deny it
+	// (POST /api/v1/raises/{raise}/decision)
+	DecideRaise(ctx context.Context, request DecideRaiseRequestObject) (DecideRaiseResponseObject, error)
+	// WithdrawRaise Take back what was asked for
+	// (POST /api/v1/raises/{raise}/withdraw)
+	WithdrawRaise(ctx context.Context, request WithdrawRaiseRequestObject) (WithdrawRaiseResponseObject, error)
 	// ListRequests The requests the caller may see, newest first
 	// (GET /api/v1/requests)
 	ListRequests(ctx context.Context, request ListRequestsRequestObject) (ListRequestsResponseObject, error)
@@ -1083,6 +3562,42 @@ type StrictServerInterface interface {
 	// StopRequest Stop a cluster, or take a request back that still waits
 	// (POST /api/v1/requests/{id}/stop)
 	StopRequest(ctx context.Context, request StopRequestRequestObject) (StopRequestResponseObject, error)
+	// ListTeams The teams the caller may see, by name
+	// (GET /api/v1/teams)
+	ListTeams(ctx context.Context, request ListTeamsRequestObject) (ListTeamsResponseObject, error)
+	// CreateTeam Add a team
+	// (POST /api/v1/teams)
+	CreateTeam(ctx context.Context, request CreateTeamRequestObject) (CreateTeamResponseObject, error)
+	// ShowTeam A team: its quota, rules and people
+	// (GET /api/v1/teams/{name})
+	ShowTeam(ctx context.Context, request ShowTeamRequestObject) (ShowTeamResponseObject, error)
+	// ListTeamAudit What happened in a team, newest first
+	// (GET /api/v1/teams/{name}/audit)
+	ListTeamAudit(ctx context.Context, request ListTeamAuditRequestObject) (ListTeamAuditResponseObject, error)
+	// NameDeputy Let a member stand in for a lead
+	// (POST /api/v1/teams/{name}/deputies)
+	NameDeputy(ctx context.Context, request NameDeputyRequestObject) (NameDeputyResponseObject, error)
+	// EndDeputy End a deputy's time now
+	// (POST /api/v1/teams/{name}/deputies/{user}/end)
+	EndDeputy(ctx context.Context, request EndDeputyRequestObject) (EndDeputyResponseObject, error)
+	// ListGrants What a team's limit was ever made of, newest first
+	// (GET /api/v1/teams/{name}/grants)
+	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
+	// EndGrant Take a raise back before its end
+	// (POST /api/v1/teams/{name}/grants/{grant}/end)
+	EndGrant(ctx context.Context, request EndGrantRequestObject) (EndGrantResponseObject, error)
+	// SetLimit Replace the base of a team's limit
+	// (PUT /api/v1/teams/{name}/limit)
+	SetLimit(ctx context.Context, request SetLimitRequestObject) (SetLimitResponseObject, error)
+	// AskRaise Ask the admins for more quota
+	// (POST /api/v1/teams/{name}/raises)
+	AskRaise(ctx context.Context, request AskRaiseRequestObject) (AskRaiseResponseObject, error)
+	// SetRules Replace a team's rules
+	// (PUT /api/v1/teams/{name}/rules)
+	SetRules(ctx context.Context, request SetRulesRequestObject) (SetRulesResponseObject, error)
+	// ShowTeamUse What a team has made of what it holds, and who holds slices and does not use them
+	// (GET /api/v1/teams/{name}/usage)
+	ShowTeamUse(ctx context.Context, request ShowTeamUseRequestObject) (ShowTeamUseResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -1095,6 +3610,407 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ShowAccount operation middleware
+func (sh *strictHandler) ShowAccount(ctx echo.Context) error {
+	var request ShowAccountRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowAccount(ctx.Request().Context(), request.(ShowAccountRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowAccount")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowAccountResponseObject); ok {
+		return validResponse.VisitShowAccountResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowNotificationSettings operation middleware
+func (sh *strictHandler) ShowNotificationSettings(ctx echo.Context) error {
+	var request ShowNotificationSettingsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowNotificationSettings(ctx.Request().Context(), request.(ShowNotificationSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowNotificationSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowNotificationSettingsResponseObject); ok {
+		return validResponse.VisitShowNotificationSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SetNotificationSettings operation middleware
+func (sh *strictHandler) SetNotificationSettings(ctx echo.Context) error {
+	var request SetNotificationSettingsRequestObject
+
+	var body SetNotificationSettingsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetNotificationSettings(ctx.Request().Context(), request.(SetNotificationSettingsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetNotificationSettings")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetNotificationSettingsResponseObject); ok {
+		return validResponse.VisitSetNotificationSettingsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// TryNotification operation middleware
+func (sh *strictHandler) TryNotification(ctx echo.Context) error {
+	var request TryNotificationRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.TryNotification(ctx.Request().Context(), request.(TryNotificationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TryNotification")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(TryNotificationResponseObject); ok {
+		return validResponse.VisitTryNotificationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EndOwnSessions operation middleware
+func (sh *strictHandler) EndOwnSessions(ctx echo.Context) error {
+	var request EndOwnSessionsRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndOwnSessions(ctx.Request().Context(), request.(EndOwnSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndOwnSessions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EndOwnSessionsResponseObject); ok {
+		return validResponse.VisitEndOwnSessionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListTokens operation middleware
+func (sh *strictHandler) ListTokens(ctx echo.Context) error {
+	var request ListTokensRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTokens(ctx.Request().Context(), request.(ListTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTokens")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListTokensResponseObject); ok {
+		return validResponse.VisitListTokensResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateToken operation middleware
+func (sh *strictHandler) CreateToken(ctx echo.Context) error {
+	var request CreateTokenRequestObject
+
+	var body CreateTokenJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateToken(ctx.Request().Context(), request.(CreateTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateTokenResponseObject); ok {
+		return validResponse.VisitCreateTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeToken operation middleware
+func (sh *strictHandler) RevokeToken(ctx echo.Context, token TokenID) error {
+	var request RevokeTokenRequestObject
+
+	request.Token = token
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeToken(ctx.Request().Context(), request.(RevokeTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeTokenResponseObject); ok {
+		return validResponse.VisitRevokeTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowAdmin operation middleware
+func (sh *strictHandler) ShowAdmin(ctx echo.Context) error {
+	var request ShowAdminRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowAdmin(ctx.Request().Context(), request.(ShowAdminRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowAdmin")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowAdminResponseObject); ok {
+		return validResponse.VisitShowAdminResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListApprovals operation middleware
+func (sh *strictHandler) ListApprovals(ctx echo.Context, params ListApprovalsParams) error {
+	var request ListApprovalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListApprovals(ctx.Request().Context(), request.(ListApprovalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListApprovals")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListApprovalsResponseObject); ok {
+		return validResponse.VisitListApprovalsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowApproval operation middleware
+func (sh *strictHandler) ShowApproval(ctx echo.Context, id ID) error {
+	var request ShowApprovalRequestObject
+
+	request.Id = id
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowApproval(ctx.Request().Context(), request.(ShowApprovalRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowApproval")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowApprovalResponseObject); ok {
+		return validResponse.VisitShowApprovalResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAudit operation middleware
+func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) error {
+	var request ListAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAudit(ctx.Request().Context(), request.(ListAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
+		return validResponse.VisitListAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListNotifications operation middleware
+func (sh *strictHandler) ListNotifications(ctx echo.Context, params ListNotificationsParams) error {
+	var request ListNotificationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListNotifications(ctx.Request().Context(), request.(ListNotificationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListNotifications")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListNotificationsResponseObject); ok {
+		return validResponse.VisitListNotificationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ReadNotifications operation middleware
+func (sh *strictHandler) ReadNotifications(ctx echo.Context) error {
+	var request ReadNotificationsRequestObject
+
+	var body ReadNotificationsJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ReadNotifications(ctx.Request().Context(), request.(ReadNotificationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReadNotifications")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ReadNotificationsResponseObject); ok {
+		return validResponse.VisitReadNotificationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // ShowOptions operation middleware
@@ -1114,6 +4030,376 @@ func (sh *strictHandler) ShowOptions(ctx echo.Context) error {
 		return err
 	} else if validResponse, ok := response.(ShowOptionsResponseObject); ok {
 		return validResponse.VisitShowOptionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPeople operation middleware
+func (sh *strictHandler) ListPeople(ctx echo.Context, params ListPeopleParams) error {
+	var request ListPeopleRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPeople(ctx.Request().Context(), request.(ListPeopleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPeople")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPeopleResponseObject); ok {
+		return validResponse.VisitListPeopleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowPerson operation middleware
+func (sh *strictHandler) ShowPerson(ctx echo.Context, user UserID) error {
+	var request ShowPersonRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowPerson(ctx.Request().Context(), request.(ShowPersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowPerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowPersonResponseObject); ok {
+		return validResponse.VisitShowPersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DisablePerson operation middleware
+func (sh *strictHandler) DisablePerson(ctx echo.Context, user UserID) error {
+	var request DisablePersonRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DisablePerson(ctx.Request().Context(), request.(DisablePersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DisablePerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DisablePersonResponseObject); ok {
+		return validResponse.VisitDisablePersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EnablePerson operation middleware
+func (sh *strictHandler) EnablePerson(ctx echo.Context, user UserID) error {
+	var request EnablePersonRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EnablePerson(ctx.Request().Context(), request.(EnablePersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EnablePerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EnablePersonResponseObject); ok {
+		return validResponse.VisitEnablePersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GrantRole operation middleware
+func (sh *strictHandler) GrantRole(ctx echo.Context, user UserID) error {
+	var request GrantRoleRequestObject
+
+	request.User = user
+
+	var body GrantRoleJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GrantRole(ctx.Request().Context(), request.(GrantRoleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GrantRole")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GrantRoleResponseObject); ok {
+		return validResponse.VisitGrantRoleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeRole operation middleware
+func (sh *strictHandler) RevokeRole(ctx echo.Context, user UserID) error {
+	var request RevokeRoleRequestObject
+
+	request.User = user
+
+	var body RevokeRoleJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeRole(ctx.Request().Context(), request.(RevokeRoleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeRole")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeRoleResponseObject); ok {
+		return validResponse.VisitRevokeRoleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EndSessions operation middleware
+func (sh *strictHandler) EndSessions(ctx echo.Context, user UserID) error {
+	var request EndSessionsRequestObject
+
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndSessions(ctx.Request().Context(), request.(EndSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndSessions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EndSessionsResponseObject); ok {
+		return validResponse.VisitEndSessionsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokePersonToken operation middleware
+func (sh *strictHandler) RevokePersonToken(ctx echo.Context, user UserID, token TokenID) error {
+	var request RevokePersonTokenRequestObject
+
+	request.User = user
+	request.Token = token
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokePersonToken(ctx.Request().Context(), request.(RevokePersonTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokePersonToken")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokePersonTokenResponseObject); ok {
+		return validResponse.VisitRevokePersonTokenResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRaises operation middleware
+func (sh *strictHandler) ListRaises(ctx echo.Context, params ListRaisesParams) error {
+	var request ListRaisesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRaises(ctx.Request().Context(), request.(ListRaisesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRaises")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRaisesResponseObject); ok {
+		return validResponse.VisitListRaisesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowRaise operation middleware
+func (sh *strictHandler) ShowRaise(ctx echo.Context, raise RaiseID) error {
+	var request ShowRaiseRequestObject
+
+	request.Raise = raise
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowRaise(ctx.Request().Context(), request.(ShowRaiseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowRaise")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowRaiseResponseObject); ok {
+		return validResponse.VisitShowRaiseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DecideRaise operation middleware
+func (sh *strictHandler) DecideRaise(ctx echo.Context, raise RaiseID) error {
+	var request DecideRaiseRequestObject
+
+	request.Raise = raise
+
+	var body DecideRaiseJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DecideRaise(ctx.Request().Context(), request.(DecideRaiseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DecideRaise")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DecideRaiseResponseObject); ok {
+		return validResponse.VisitDecideRaiseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// WithdrawRaise operation middleware
+func (sh *strictHandler) WithdrawRaise(ctx echo.Context, raise RaiseID) error {
+	var request WithdrawRaiseRequestObject
+
+	request.Raise = raise
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.WithdrawRaise(ctx.Request().Context(), request.(WithdrawRaiseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "WithdrawRaise")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(WithdrawRaiseResponseObject); ok {
+		return validResponse.VisitWithdrawRaiseResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -1407,6 +4693,424 @@ func (sh *strictHandler) StopRequest(ctx echo.Context, id ID) error {
 		return err
 	} else if validResponse, ok := response.(StopRequestResponseObject); ok {
 		return validResponse.VisitStopRequestResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListTeams operation middleware
+func (sh *strictHandler) ListTeams(ctx echo.Context, params ListTeamsParams) error {
+	var request ListTeamsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTeams(ctx.Request().Context(), request.(ListTeamsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTeams")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListTeamsResponseObject); ok {
+		return validResponse.VisitListTeamsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateTeam operation middleware
+func (sh *strictHandler) CreateTeam(ctx echo.Context) error {
+	var request CreateTeamRequestObject
+
+	var body CreateTeamJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateTeam(ctx.Request().Context(), request.(CreateTeamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateTeam")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateTeamResponseObject); ok {
+		return validResponse.VisitCreateTeamResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowTeam operation middleware
+func (sh *strictHandler) ShowTeam(ctx echo.Context, name TeamName) error {
+	var request ShowTeamRequestObject
+
+	request.Name = name
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowTeam(ctx.Request().Context(), request.(ShowTeamRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowTeam")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowTeamResponseObject); ok {
+		return validResponse.VisitShowTeamResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListTeamAudit operation middleware
+func (sh *strictHandler) ListTeamAudit(ctx echo.Context, name TeamName, params ListTeamAuditParams) error {
+	var request ListTeamAuditRequestObject
+
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTeamAudit(ctx.Request().Context(), request.(ListTeamAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTeamAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListTeamAuditResponseObject); ok {
+		return validResponse.VisitListTeamAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// NameDeputy operation middleware
+func (sh *strictHandler) NameDeputy(ctx echo.Context, name TeamName) error {
+	var request NameDeputyRequestObject
+
+	request.Name = name
+
+	var body NameDeputyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.NameDeputy(ctx.Request().Context(), request.(NameDeputyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "NameDeputy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(NameDeputyResponseObject); ok {
+		return validResponse.VisitNameDeputyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EndDeputy operation middleware
+func (sh *strictHandler) EndDeputy(ctx echo.Context, name TeamName, user UserID) error {
+	var request EndDeputyRequestObject
+
+	request.Name = name
+	request.User = user
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndDeputy(ctx.Request().Context(), request.(EndDeputyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndDeputy")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EndDeputyResponseObject); ok {
+		return validResponse.VisitEndDeputyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListGrants operation middleware
+func (sh *strictHandler) ListGrants(ctx echo.Context, name TeamName, params ListGrantsParams) error {
+	var request ListGrantsRequestObject
+
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListGrants(ctx.Request().Context(), request.(ListGrantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListGrants")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListGrantsResponseObject); ok {
+		return validResponse.VisitListGrantsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// EndGrant operation middleware
+func (sh *strictHandler) EndGrant(ctx echo.Context, name TeamName, grant GrantID) error {
+	var request EndGrantRequestObject
+
+	request.Name = name
+	request.Grant = grant
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.EndGrant(ctx.Request().Context(), request.(EndGrantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndGrant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(EndGrantResponseObject); ok {
+		return validResponse.VisitEndGrantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SetLimit operation middleware
+func (sh *strictHandler) SetLimit(ctx echo.Context, name TeamName) error {
+	var request SetLimitRequestObject
+
+	request.Name = name
+
+	var body SetLimitJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetLimit(ctx.Request().Context(), request.(SetLimitRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetLimit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetLimitResponseObject); ok {
+		return validResponse.VisitSetLimitResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// AskRaise operation middleware
+func (sh *strictHandler) AskRaise(ctx echo.Context, name TeamName) error {
+	var request AskRaiseRequestObject
+
+	request.Name = name
+
+	var body AskRaiseJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.AskRaise(ctx.Request().Context(), request.(AskRaiseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AskRaise")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(AskRaiseResponseObject); ok {
+		return validResponse.VisitAskRaiseResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SetRules operation middleware
+func (sh *strictHandler) SetRules(ctx echo.Context, name TeamName) error {
+	var request SetRulesRequestObject
+
+	request.Name = name
+
+	var body SetRulesJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SetRules(ctx.Request().Context(), request.(SetRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetRules")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SetRulesResponseObject); ok {
+		return validResponse.VisitSetRulesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ShowTeamUse operation middleware
+func (sh *strictHandler) ShowTeamUse(ctx echo.Context, name TeamName, params ShowTeamUseParams) error {
+	var request ShowTeamUseRequestObject
+
+	request.Name = name
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowTeamUse(ctx.Request().Context(), request.(ShowTeamUseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowTeamUse")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ShowTeamUseResponseObject); ok {
+		return validResponse.VisitShowTeamUseResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
