@@ -698,7 +698,7 @@ type RoleGrant struct {
 	By   *string       `json:"by"`
 	Role rayslice.Role `json:"role"`
 
-	// Source Who gave it: the identity provider, the settings, a file, an admin, a lead who is away
+	// Source Who gave it: a file, an admin, the identity provider, the settings, a lead who is away
 	Source rayslice.Source `json:"source"`
 
 	// Team null = the whole portal
