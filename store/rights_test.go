@@ -143,6 +143,7 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"Sweep":       {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Sweep(sc.ctx, a); return one(err) }},
+	"TellIdle":    {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.TellIdle(sc.ctx, a); return one(err) }},
 	"TellEndings": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.TellEndings(sc.ctx, a); return one(err) }},
 	"Token": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Token(sc.ctx, a, []byte("no such hash"))

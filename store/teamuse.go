@@ -21,7 +21,7 @@ func (s *Store) TeamUse(ctx context.Context, actor rayslice.User, team string, f
 	if use.Points, err = s.teamHours(ctx, team, from.Truncate(time.Hour), to); err != nil {
 		return use, err
 	}
-	use.Idle, err = s.idleHolders(ctx, team)
+	use.Idle, err = idleHolders(ctx, s.db, team)
 	return use, err
 }
 
@@ -83,12 +83,23 @@ func (s *Store) teamHours(ctx context.Context, team string, from, to time.Time) 
 	return points, answer(err)
 }
 
-// idleHolders returns the ready clusters of a team that have been idle for long, the longest first. A slice idles while its
-// utilisation is next to nothing, be it its own or its whole card's, or its memory is; and only while that is known without a
-// gap. A cluster idles when each of its workers with a slice does.
-func (s *Store) idleHolders(ctx context.Context, team string) ([]rayslice.IdleHolder, error) {
+// idleHolders returns the ready clusters of a team ("" = of each) that have been idle for long, the longest first. A slice idles
+// while its utilisation is next to nothing, be it its own or its whole card's, or its memory is; and only while that is known
+// without a gap. A cluster idles when each of its workers with a slice does.
+func idleHolders(ctx context.Context, db DB, team string) ([]rayslice.IdleHolder, error) {
 	now := time.Now()
-	rows, _ := s.db.Query(ctx, `
+	rows, _ := db.Query(ctx, idleQuery, team, rayslice.IdleAfter, rayslice.IdleLook, rayslice.IdleGap, rayslice.IdlePercent, rayslice.IdleMiB,
+		minuteRing.slotsOf(now.Add(-rayslice.IdleLook), now))
+	idle, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h rayslice.IdleHolder, err error) {
+		err = row.Scan(&h.RequestID, &h.Name, &h.Owner, &h.Charge.GiB, &h.Charge.Cards, &h.Since)
+		h.Since = h.Since.UTC()
+		return h, err
+	})
+	return idle, answer(err)
+}
+
+// idleQuery finds idle clusters: ready ones, their minutes, each series' last busy one, and the youngest of these.
+const idleQuery = `
 		WITH ready AS (
 			SELECT
 				r.id,
@@ -106,7 +117,7 @@ func (s *Store) idleHolders(ctx context.Context, team string) ([]rayslice.IdleHo
 			FROM requests r
 			JOIN users o ON o.id = r.owner_id
 			JOIN charges c ON c.request_id = r.id
-			WHERE r.team = $1 AND r.state = 'ready' AND r.ready_at <= now() - $2::interval
+			WHERE ($1 = '' OR r.team = $1) AND r.state = 'ready' AND r.ready_at <= now() - $2::interval
 		), minutes AS (
 			SELECT
 				ready.id,
@@ -155,12 +166,4 @@ func (s *Store) idleHolders(ctx context.Context, team string) ([]rayslice.IdleHo
 		WHERE holders.seen = ready.workers
 			AND greatest(holders.since, ready.ready_at) <= now() - $2::interval
 			AND holders.last >= now() - $4::interval
-		ORDER BY 6, 1`, team, rayslice.IdleAfter, rayslice.IdleLook, rayslice.IdleGap, rayslice.IdlePercent, rayslice.IdleMiB,
-		minuteRing.slotsOf(now.Add(-rayslice.IdleLook), now))
-	idle, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h rayslice.IdleHolder, err error) {
-		err = row.Scan(&h.RequestID, &h.Name, &h.Owner, &h.Charge.GiB, &h.Charge.Cards, &h.Since)
-		h.Since = h.Since.UTC()
-		return h, err
-	})
-	return idle, answer(err)
-}
+		ORDER BY 6, 1`
