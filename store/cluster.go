@@ -56,7 +56,6 @@ func (s *Store) Observed(ctx context.Context, actor rayslice.User, ids []string)
 		FROM clusters k
 		JOIN requests r ON r.id = k.request_id
 		LEFT JOIN (`+looks+`) looks ON looks.request_id = r.id
-			AND r.state = ANY ($4)
 		WHERE k.request_id = ANY ($1)
 			AND ($2 OR r.team = ANY ($3))`, ids, seesAll(actor), actor.Teams(), liveStates())
 	found, err := pgx.CollectRows(rows, scanObserved)

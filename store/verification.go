@@ -349,7 +349,7 @@ func (s *Store) standing(ctx context.Context, actor rayslice.User, requestID str
 		FROM requests r
 		LEFT JOIN (`+looks+`) looks ON looks.request_id = r.id
 		WHERE r.id = ANY ($1)
-			AND ($2 OR r.team = ANY ($3))`, []string{requestID}, seesAll(actor), actor.Teams())
+			AND ($2 OR r.team = ANY ($3))`, []string{requestID}, seesAll(actor), actor.Teams(), stateNames(rayslice.States()))
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[][]string])
 	return rayslice.Standing(looked(found)), missing(err, "request")
 }
@@ -384,8 +384,8 @@ func scanCertificate(row pgx.CollectableRow) (c rayslice.Certificate, err error)
 	return c, err
 }
 
-// looks select of each of the requests $1 what says which of its certificates count and what for, the latest first. The rest of
-// a certificate is some 4 kB, which no list needs.
+// looks select of each of the requests $1 in a state of $4 what says which of its certificates count and what for, the latest
+// first. The rest of a certificate is some 4 kB, which no list needs.
 const looks = `
 	SELECT
 		c.request_id,
@@ -398,8 +398,10 @@ const looks = `
 			coalesce(c.certificate ->> 'driver', ''),
 			coalesce(latest.driver, '')
 		] ORDER BY c.id DESC) AS of_request
-	FROM certificates c` + nodeDriver + `
+	FROM certificates c
+	JOIN requests asked ON asked.id = c.request_id` + nodeDriver + `
 	WHERE c.request_id = ANY ($1)
+		AND asked.state = ANY ($4)
 	GROUP BY c.request_id`
 
 // looked returns what looks has found of one request; nothing else of the certificates is filled.
