@@ -131,7 +131,7 @@ class Plan(Report):
     def rows(self) -> List[Sequence[Any]]:
         """What it costs and what would follow."""
         quota, decision = self.data["quota"], self.data["decision"]
-        rows = [("costs", self.charge), ("left", f"{Charge.read(quota['left'])} of {Charge.read(quota['limit'])} (team {quota['team']})")]
+        rows: List[Sequence[Any]] = [("costs", self.charge), ("left", f"{Charge.read(quota['left'])} of {Charge.read(quota['limit'])} (team {quota['team']})")]
         rows.append(("then", decision["text"] if decision else "It does not fit the quota and would be refused."))
         if decision and decision["deciders"]:
             rows.append(("who decides", ", ".join(decision["deciders"])))
@@ -168,7 +168,7 @@ class Usage(Report):
 
     def html_rows(self) -> List[Sequence[Any]]:
         """The same with a bar of the memory."""
-        rows = []
+        rows: List[Sequence[Any]] = []
         for s, row in zip(self.samples, self.rows()):
             used, limit, label = self._memory(s)
             memory: Any = show.bar([("used", used)], limit, label) if used is not None and limit else label
