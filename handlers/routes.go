@@ -18,7 +18,7 @@ func (s *Server) routes() *echo.Echo {
 	e.IPExtractor = extractor(s.config.TrustedProxies)
 	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.shareOrigins, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	e.Binder = api.Binder{}
-	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked}
+	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked, knownQuery}
 	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
