@@ -6,13 +6,15 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from server import OPTIONS, Server, good, problem
 
-from rayslice import BusyError, FieldError, Portal, PortalError, SignInError, UnreachableError, VersionError
+from rayslice import BusyError, Capacity, FieldError, Options, Portal, PortalError, SignInError, UnreachableError, VersionError
+from rayslice.cli import main
 from rayslice.transport import FIRST_PATIENCE, PATIENCE
 
 CLUSTER = {
@@ -338,3 +340,50 @@ def test_threads():
         for thread in threads:
             thread.join()
         assert found == [[]] * 8
+
+
+def test_command_line_says_what_to_do(capsys, monkeypatch):
+    """In a shell an error is its sentence, its code and the remedy; --json may stand on either side."""
+    monkeypatch.delenv("RAYSLICE_URL", raising=False)
+    assert main(["list"]) == 1 and "[no_url]\nSet RAYSLICE_URL" in capsys.readouterr().err
+    with Server(good()) as server:
+        monkeypatch.setenv("RAYSLICE_URL", server.portal.transport.url)
+        monkeypatch.setenv("RAYSLICE_TOKEN", "x")
+        for line in (["--json", "list"], ["list", "--json"]):
+            assert main(line) == 0 and json.loads(capsys.readouterr().out) == []
+        assert main(["list"]) == 0 and capsys.readouterr().out == "no clusters\n"
+    with Server(problem(403, detail="\x1b[2Jno")) as server:
+        monkeypatch.setenv("RAYSLICE_URL", server.portal.transport.url)
+        assert main(["wait", "rs-aaaaaaaaaaaa"]) == 1 and "\x1b" not in capsys.readouterr().err
+        assert server.seen[0][1] == "/api/v1/requests/aaaaaaaaaaaa"
+
+
+def test_interrupt(capsys, monkeypatch):
+    """Ctrl-C ends the wait and not the wish."""
+    monkeypatch.setattr("rayslice.cli._run", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+    assert main(["list"]) == 130 and "stands" in capsys.readouterr().err
+
+
+def test_terminal_without_our_characters():
+    """A terminal of ASCII only, and a reader that leaves."""
+    with Server(good({"requests": [{**CLUSTER, "team": "vision", "name": "训练", "charge": {"gib": 8, "cards": 0}, "ends_at": None}] * 99, "next": None})) as server:
+        env = {**os.environ, "RAYSLICE_URL": server.portal.transport.url, "RAYSLICE_TOKEN": "x", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+        command = [sys.executable, "-m", "rayslice.cli", "list"]
+        done = subprocess.run(command, env=env, capture_output=True, check=False)
+        assert done.returncode == 0 and b"??" in done.stdout, done.stderr
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as left:
+            left.stdout.close()
+            assert left.stderr.read() == b""
+        assert left.returncode == 0
+
+
+def test_capacity_has_bars():
+    """In a notebook a pool has a bar; what is not known has none."""
+    pool = {"pool": "a10", "model": "A10", "mode": "cgpu", "nodes": 1, "cards": 2, "gib": 44, "given_gib": 11, "free_gib": 33, "free": 1, "sizes": []}
+    cards = {**pool, "pool": "a100", "mode": "whole"}
+    html = Capacity({"pods_known": True, "pools": [pool, cards, {**pool, "nodes": 0}]})._repr_html_()
+    assert "width:25.00%" in html and "11 of 44 GiB given, 33 surely free" in html and "1 of 2 cards free" in html and "no nodes" in html
+    assert "width" not in Capacity({"pods_known": False, "pools": [pool]})._repr_html_()
+    quota = {"limit": {"gib": 40, "cards": 0}, "used": {"gib": 10, "cards": 0}, "held": {"gib": 2, "cards": 0}, "left": {"gib": 30, "cards": 0}}
+    html = Options({"teams": [{"team": "vision", "quota": quota, "pools": []}]})._repr_html_()
+    assert "10 of 40 GiB used, 2 of it held" in html and "width:20.00%" in html

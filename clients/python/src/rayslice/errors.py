@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Type
 
 if TYPE_CHECKING:
     from .values import Charge
@@ -150,7 +150,7 @@ class VersionError(PortalError):
     """Ray or Python here and on the cluster do not go together. ``what_to_do`` has the exact pin."""
 
 
-_BY_STATUS = {401: SignInError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: FieldError}
+_BY_STATUS: Dict[int, Type[PortalError]] = {401: SignInError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: FieldError}
 
 
 def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[str]) -> PortalError:

@@ -10,6 +10,9 @@ from typing import Any, Mapping, Optional, Union
 
 from .errors import Field, FieldError
 
+#: The package's, as pyproject.toml has it.
+__version__ = "0.1.0"
+
 
 @dataclass(frozen=True)
 class Charge:
