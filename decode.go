@@ -89,7 +89,10 @@ func fieldOf(err error, prefix string) FieldError {
 		return FieldError{Field: orBody(field), Code: CodeType, Args: map[string]any{"want": wrongType.Type.Kind().String(), "got": wrongType.Value}}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return FieldError{Field: prefix + strings.Trim(name, `"`), Code: CodeUnknownField}
+		if name != `""` { // which has nothing to be called by but its quotes
+			name = strings.Trim(name, `"`)
+		}
+		return FieldError{Field: prefix + name, Code: CodeUnknownField}
 	}
 	return FieldError{Field: orBody(strings.TrimSuffix(prefix, ".")), Code: CodeNotJSON}
 }

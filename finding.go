@@ -58,6 +58,7 @@ const (
 	FindingTabs      = "tabs"               // tabs where YAML wants spaces
 	FindingTooLarge  = "too_large"          // Args: max_kib
 	FindingTooDeep   = "too_deep"           // Args: max
+	FindingInItself  = "contains_itself"    // Args: name, of the anchor
 	FindingTooMuch   = "too_many_values"    // more values than any cluster has, or aliases that multiply; Args: max
 	FindingDocuments = "too_many_documents" // Args: max
 	FindingMore      = "more_findings"      // Args: max, how many are shown
@@ -132,7 +133,7 @@ const (
 // FindingCodes returns every code there is, in the order of docs/import.md.
 func FindingCodes() []string {
 	return []string{
-		FindingNotYAML, FindingTabs, FindingTooLarge, FindingTooDeep, FindingTooMuch, FindingDocuments, FindingMore,
+		FindingNotYAML, FindingTabs, FindingTooLarge, FindingTooDeep, FindingInItself, FindingTooMuch, FindingDocuments, FindingMore,
 		FindingNoCluster, FindingManyClusters, FindingNoSpec, FindingAPIVersion, FindingDuplicateKey, FindingUnknownField, FindingWrongType,
 		FindingBadName, FindingGroupTwice, FindingGroupNameLong, FindingReplicas, FindingRayVersion, FindingImageVersion, FindingImagesDiffer,
 		FindingNoNumGPUs, FindingNumGPUsFraction, FindingNumGPUsZero, FindingNumGPUsDiffers, FindingHeadNumGPUs, FindingHeadSlice, FindingNotVoid,

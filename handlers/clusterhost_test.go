@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,6 +207,36 @@ func TestWhoMayDoWhatOnAClustersHost(t *testing.T) {
 	stranger.with("Accept", "*/*").get("/").want(http.StatusUnauthorized)
 	c.as(c.Sam).post("/clusters/"+c.request.ID+"/open", nil).want(http.StatusNotFound)
 	c.token(c.adaToken).post("/clusters/"+c.request.ID+"/open", nil).want(http.StatusForbidden)
+}
+
+// TestRefusalsOnAClustersHostAreOneRow: a program that may only look and tries on and on, to one address or many, does not
+// crowd the history of the cluster.
+func TestRefusalsOnAClustersHostAreOneRow(t *testing.T) {
+	t.Parallel()
+	c := openClusters(t, nil)
+	bob := c.opens(c.Bob)
+	for n := range 20 {
+		bob.send(http.MethodPost, "/api/jobs/", strings.NewReader("{}")).want(http.StatusForbidden)
+		bob.send(http.MethodDelete, fmt.Sprintf("/api/jobs/%d", n), nil).want(http.StatusForbidden)
+		bob.get(fmt.Sprintf("/api/actors/kill?actor_id=%d", n)).want(http.StatusForbidden)
+	}
+	reader := c.at(c.token(c.newToken(c.Ada, rayslice.ScopeRead)))
+	for range 3 {
+		reader.send(http.MethodPost, "/api/jobs/", nil).want(http.StatusForbidden)
+	}
+	entries, err := c.store.Audit(t.Context(), c.Ada, c.request.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []string
+	for _, e := range entries {
+		if e.Action == "refuse" {
+			refused = append(refused, e.Actor+" "+e.Subject+" "+e.Reason.Code)
+		}
+	}
+	if want := []string{"Bob POST /api/jobs/ view_only", "Ada POST /api/jobs/ token_scope"}; !slices.Equal(refused, want) {
+		t.Errorf("recorded %q, want %q", refused, want)
+	}
 }
 
 // TestAnotherTeamsClusterHost is T30 on clusters' hosts: another team's is answered word for word like one that does not exist.

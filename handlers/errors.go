@@ -109,7 +109,14 @@ func (s *Server) answerError(err error, c echo.Context) {
 		if status == http.StatusNotFound && v.identity.user.ID == 0 {
 			v.identity, _ = s.identityOf(c.Request()) // an address without a route has asked nobody yet; without an answer the page is nobody's
 		}
-		failed = page(c, status, web.ErrorView(web.ErrorPage{Frame: s.frame(c), Status: status, Problem: problem}))
+		p := web.ErrorPage{Frame: s.frame(c), Status: status, Problem: problem}
+		if status == http.StatusRequestEntityTooLarge {
+			p.Back = s.formOfRequest(c)
+			if p.Back == importPath {
+				p.Problem = &rayslice.Error{Code: "import_too_large", Args: problem.Args}
+			}
+		}
+		failed = page(c, status, web.ErrorView(p))
 	}
 	if failed != nil {
 		s.config.Logger.LogAttrs(c.Request().Context(), slog.LevelError, "answering an error failed",
@@ -139,6 +146,16 @@ func askToSignIn(c echo.Context) error {
 		return c.NoContent(http.StatusUnauthorized)
 	}
 	return c.Redirect(http.StatusSeeOther, target)
+}
+
+// formOfRequest returns the page whose form was sent: at the same address, or the closest above it.
+func (s *Server) formOfRequest(c echo.Context) string {
+	for _, route := range s.echo.Routes() {
+		if route.Path == c.Path() && route.Method == http.MethodGet {
+			return c.Request().URL.EscapedPath()
+		}
+	}
+	return s.pageAbove(c.Request().URL.EscapedPath())
 }
 
 // pageAbove returns the closest page above an address that only takes forms, for who loads the answer to a form again:

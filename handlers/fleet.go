@@ -222,7 +222,8 @@ func (s *Server) fleetPage(c echo.Context) (web.FleetPage, error) {
 	}
 	matching := s.filterNodes(nodes, filter)
 	p.Matching = len(matching)
-	begin := min(len(matching), at*fleetNodes)
+	at = min(at, max(0, len(matching)-1)/fleetNodes) // a page that is no more, as of a link from before, is the last one
+	begin := at * fleetNodes
 	end := min(len(matching), begin+fleetNodes)
 	p.Nodes = matching[begin:end]
 	next := ""

@@ -13,6 +13,9 @@ import (
 	"github.com/rayslice/rayslice/web"
 )
 
+// importPath is the page that looks at somebody's YAML, and where its form is sent.
+const importPath = "/clusters/import"
+
 // A Linter looks at YAML that somebody has. Both are pure and take any bytes.
 type Linter struct {
 	Check func(text []byte) rayslice.LintReport               // what is wrong with it, and the request it would become

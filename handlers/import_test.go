@@ -101,7 +101,15 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s: it became a request", name)
 		}
 	}
-	ada.post("/clusters/import", url.Values{"yaml": {strings.Repeat("a", maxBody)}}).want(http.StatusRequestEntityTooLarge)
+	tooLarge := ada.post("/clusters/import", url.Values{"yaml": {strings.Repeat("a", maxBody)}}).want(http.StatusRequestEntityTooLarge).page().Find("main")
+	if text := tooLarge.Text(); !strings.Contains(text, "1024 KiB") || !strings.Contains(text, "rayslice lint FILE") ||
+		tooLarge.Find(`a.primary[href="/clusters/import"]`).Length() != 1 {
+		t.Errorf("of a text that is too large: %s", text)
+	}
+	other := ada.post("/clusters/preview", url.Values{"name": {strings.Repeat("a", maxBody)}}).want(http.StatusRequestEntityTooLarge).page().Find("main")
+	if text := other.Text(); strings.Contains(text, "rayslice lint") || other.Find(`a.primary[href="/clusters"]`).Length() != 1 {
+		t.Errorf("of a form that is too large: %s", text)
+	}
 	if got := p.nobody().post("/clusters/import", url.Values{"yaml": {"cluster"}}).want(http.StatusSeeOther).location(); got != "/signin?next=%2Fclusters%2Fimport" {
 		t.Errorf("sent to %s", got)
 	}

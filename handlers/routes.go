@@ -18,7 +18,7 @@ func (s *Server) routes() *echo.Echo {
 	e.IPExtractor = extractor(s.config.TrustedProxies)
 	e.Use(s.begin, s.secure, s.record, s.recoverPanic, s.refuseForeignHost, s.shareOrigins, s.limitBody, s.refuseCrossOrigin, s.readBody)
 	e.Binder = api.Binder{}
-	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked}
+	signedIn := []echo.MiddlewareFunc{nameParameter, s.identify, requireUser, s.limitUser, requireChecked, knownQuery}
 	mayRequest, mayStop := append(slices.Clip(signedIn), s.needs(rayslice.ScopeRequest)), append(slices.Clip(signedIn), s.needs(rayslice.ScopeStop))
 	get := func(path string, h echo.HandlerFunc, m ...echo.MiddlewareFunc) {
 		e.Match([]string{http.MethodGet, http.MethodHead}, path, h, m...)
@@ -41,8 +41,8 @@ func (s *Server) routes() *echo.Echo {
 	get("/clusters", s.showClusters, signedIn...)
 	get("/clusters/events", s.streamClusters, signedIn...)
 	get("/clusters/new", s.newRequest, signedIn...)
-	get("/clusters/import", s.showImport, signedIn...)
-	e.POST("/clusters/import", s.importYAML, signedIn...)
+	get(importPath, s.showImport, signedIn...)
+	e.POST(importPath, s.importYAML, signedIn...)
 	e.POST("/clusters/preview", s.previewRequest, mayRequest...)
 	e.POST("/clusters", s.createRequest, mayRequest...)
 	get("/clusters/:id", s.showRequest, signedIn...)

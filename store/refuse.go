@@ -31,7 +31,8 @@ func (s *Store) forbid(ctx context.Context, actor rayslice.User, about rayslice.
 }
 
 // refuse records that the actor was refused and why, and returns the refusal. Each try to do something has its entry; of
-// looking at what is not theirs, as a page that loads itself again does, one in a minute has.
+// looking at what is not theirs, as a page that loads itself again does, one in a minute has. So has what they send to one
+// cluster, to whatever addresses there: those are the cluster's, without end, and a program tries on and on.
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
 	same := repeat{actor.ID, actor.TokenID, refusal.Code, e.Action, e.Subject, e.Team, e.RequestID}
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
@@ -39,7 +40,10 @@ func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.Audi
 		e.Reason.Args = map[string]any{rayslice.ArgTried: e.Action}
 		maps.Copy(e.Reason.Args, refusal.Args)
 	}
-	looking := e.Action == "" && (e.Subject == "" || strings.HasPrefix(e.Subject, "GET "))
+	looking := e.Action == "" && (e.Subject == "" || e.RequestID != "" || strings.HasPrefix(e.Subject, "GET "))
+	if e.Action == "" && e.RequestID != "" {
+		same.subject = ""
+	}
 	e.Action = "refuse"
 	if looking && !s.repeats.first(same, time.Now()) {
 		return refusal

@@ -127,6 +127,7 @@ type ErrorPage struct {
 	Frame
 	Status  int             // HTTP status: 403, 404, 422, 500, 503, …
 	Problem *rayslice.Error // nil = only the status is known
+	Back    string          // page of the form that was refused; "" = none
 }
 
 // ClusterErrorPage is an ErrorPage on the host of a cluster, where the portal has neither styles nor other pages.

@@ -146,6 +146,9 @@ func errorSamples() []Sample {
 		sample(404, problemOf(rayslice.NotFound("request"))),
 		sample(405, &rayslice.Error{Code: "method_not_allowed"}),
 		sample(409, &rayslice.Error{Kind: rayslice.KindConflict, Code: "state_changed", Args: Args{"state": rayslice.StateStopped, "expected": rayslice.StateReady}}),
+		{"error-413", func(f Frame) templ.Component {
+			return ErrorView(ErrorPage{Frame: at(f, "/clusters/import"), Status: 413, Problem: &rayslice.Error{Code: "import_too_large", Args: Args{"max_kib": 1024}}, Back: "/clusters/import"})
+		}},
 		sample(422, &rayslice.Error{Kind: rayslice.KindInvalid, Code: "invalid_fields", Fields: []rayslice.FieldError{
 			{Field: "hours", Code: rayslice.CodeRange, Args: Args{"min": 1, "max": 168}}, {Field: "state", Code: rayslice.CodeCharacters}}}),
 		sample(500, nil),

@@ -213,6 +213,14 @@ func verificationText(p RequestPage) string {
 	return l.T("verification_some", args)
 }
 
+// verifyLabel is what the button says: nobody verifies again what was never verified.
+func verifyLabel(p RequestPage) string {
+	if len(p.Verification.Runs) == 0 && len(p.Verification.Certificates) == 0 {
+		return p.Locale.T("verify_now")
+	}
+	return p.Locale.T("verify_again")
+}
+
 // certificatesOf returns what one run gave.
 func certificatesOf(p RequestPage, run rayslice.Verification) []rayslice.Certificate {
 	return slices.DeleteFunc(slices.Clone(p.Verification.Certificates), func(c rayslice.Certificate) bool { return c.Run != run.Run })

@@ -73,3 +73,27 @@ func TestBadgeIsTheWorst(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFirstVerificationIsNotAgain words the button by whether anybody has looked before.
+func TestTheFirstVerificationIsNotAgain(t *testing.T) {
+	for _, language := range Languages() {
+		frame := SampleFrame(NewLocalizer(language.Code), "/clusters/k5d2m7qxw3ab", time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+		for _, sample := range verificationSamples() {
+			key := map[string]string{"verification-off": "verify_now", "verified": "verify_again"}[sample.Name]
+			if key == "" {
+				continue
+			}
+			var html strings.Builder
+			if err := sample.View(frame).Render(t.Context(), &html); err != nil {
+				t.Fatal(err)
+			}
+			page, err := goquery.NewDocumentFromReader(strings.NewReader(html.String()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := page.Find("button#verify").Text(); got != frame.Locale.T(key) {
+				t.Errorf("%s, %s: the button says %q", sample.Name, language.Code, got)
+			}
+		}
+	}
+}

@@ -15,36 +15,74 @@ import (
 	"github.com/rayslice/rayslice"
 )
 
-// python returns a command of the tests' Python, at the root of the project, that calls the portal as Mei Lin.
-func (i *installation) python(limit time.Duration, args ...string) *exec.Cmd {
-	i.Helper()
+// testPython is the interpreter that make test-python makes.
+func testPython(t *testing.T) string {
+	t.Helper()
 	interpreter := os.Getenv("TEST_PYTHON")
 	if interpreter == "" {
 		if os.Getenv("CI") == "true" {
-			i.Fatal("TEST_PYTHON is not set: .ci/python makes one")
+			t.Fatal("TEST_PYTHON is not set: .ci/python makes one")
 		}
-		i.Skip("TEST_PYTHON is not set: make test-python sets it")
+		t.Skip("TEST_PYTHON is not set: make test-python sets it")
 	}
+	return interpreter
+}
+
+// python returns a command of a Python, at the root of the project.
+func python(t *testing.T, interpreter string, limit time.Duration, args ...string) *exec.Cmd {
+	t.Helper()
 	root, err := filepath.Abs("../..")
-	i.must(err)
-	ctx, cancel := context.WithTimeout(i.Context(), limit)
-	i.Cleanup(cancel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, interpreter, args...)
-	c.Dir, c.Stdout, c.Stderr = root, i.Output(), i.Output()
+	c.Dir, c.Stdout, c.Stderr = root, t.Output(), t.Output()
 	c.WaitDelay = 10 * time.Second
-	c.Env = append(os.Environ(), "RAYSLICE_URL="+i.url, "RAYSLICE_TOKEN="+i.portal.token, "PYTHONDONTWRITEBYTECODE=1",
-		"PATH="+filepath.Dir(interpreter)+":"+os.Getenv("PATH"))
+	c.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PATH="+filepath.Dir(interpreter)+":"+os.Getenv("PATH"))
 	return c
 }
 
+// python returns a command of a Python that calls the portal as Mei Lin.
+func (i *installation) python(interpreter string, limit time.Duration, args ...string) *exec.Cmd {
+	i.Helper()
+	c := python(i.T, interpreter, limit, args...)
+	c.Env = append(c.Env, "RAYSLICE_URL="+i.url, "RAYSLICE_TOKEN="+i.portal.token)
+	return c
+}
+
+// TestPythonSources holds the client's sources against the oldest Python that it runs on: syntax, modules and functions by
+// vermin, types, which it promises to have, by mypy. Where there is such a Python, TestPythonClient runs them on it.
+func TestPythonSources(t *testing.T) {
+	t.Parallel()
+	interpreter := testPython(t)
+	for name, args := range map[string][]string{
+		"vermin": {"-m", "vermin", "--target=3.9-", "--violations", "--eval-annotations", "--no-tips", "clients/python/src"},
+		"mypy":   {"-m", "mypy", "--python-version", "3.9", "--strict", "--cache-dir", t.TempDir(), "clients/python/src/rayslice"},
+	} {
+		if err := python(t, interpreter, 2*time.Minute, args...).Run(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestPythonClient runs the client's own tests, its README's example and docs/notebook.ipynb against a portal with a real
-// control plane.
+// control plane; and on the oldest Python that there is, all but the notebook, for which Jupyter is too new there.
 func TestPythonClient(t *testing.T) {
+	newest, oldest := testPython(t), os.Getenv("TEST_PYTHON_OLDEST")
 	i := install(t)
 	i.start()
 	i.leads()
-	if err := i.python(8*time.Minute, "-m", "pytest", "-p", "no:cacheprovider", "clients/python").Run(); err != nil {
+	if err := i.python(newest, 8*time.Minute, "-m", "pytest", "-p", "no:cacheprovider", "clients/python").Run(); err != nil {
 		t.Errorf("pytest: %v", err)
+	}
+	if oldest == "" {
+		t.Log("there is no Python 3.9 here: the client was not run on it")
+		return
+	}
+	if err := i.python(oldest, 6*time.Minute, "-m", "pytest", "-p", "no:cacheprovider", "clients/python", "-k", "not notebook").Run(); err != nil {
+		t.Errorf("pytest on Python 3.9: %v", err)
 	}
 }
 
@@ -60,6 +98,7 @@ const schemathesisConfig = `[parameters]
 // schema; by a token, and as an admin who is signed in. The event stream, which does not end by itself, has tests of its own,
 // and nobody is signed out or sends to made-up webhooks.
 func TestSchemathesis(t *testing.T) {
+	interpreter := testPython(t)
 	i := install(t)
 	i.start()
 	draft := strings.Replace(draftOf("made-up", 22), "{", `{"purpose": "to be changed", `, 1) // more than starts at once, so it waits
@@ -75,16 +114,16 @@ func TestSchemathesis(t *testing.T) {
 		people[person.Name] = person.ID
 	}
 	config := fmt.Appendf(nil, schemathesisConfig, asked.ID, people["Sofia Berg"])
-	i.schemathesis(config, "75", "--header", "Authorization: Bearer "+i.portal.token)
-	i.schemathesis(config, "60", "--header", "Cookie: "+i.signIn(people["Wei Zhang"]), "--header", "Sec-Fetch-Site: same-origin",
+	i.schemathesis(interpreter, config, "75", "--header", "Authorization: Bearer "+i.portal.token)
+	i.schemathesis(interpreter, config, "60", "--header", "Cookie: "+i.signIn(people["Wei Zhang"]), "--header", "Sec-Fetch-Site: same-origin",
 		"--include-tag", "teams", "--include-tag", "approvals", "--include-tag", "admin", "--include-tag", "account",
 		"--exclude-operation-id", "endOwnSessions", "--exclude-operation-id", "setNotificationSettings", "--exclude-operation-id", "tryNotification")
 }
 
 // schemathesis makes up requests for so many seconds.
-func (i *installation) schemathesis(config []byte, seconds string, who ...string) {
+func (i *installation) schemathesis(interpreter string, config []byte, seconds string, who ...string) {
 	i.Helper()
-	c := i.python(3*time.Minute, append([]string{"-m", "schemathesis.cli", "run", i.url + "/api/openapi.json",
+	c := i.python(interpreter, 3*time.Minute, append([]string{"-m", "schemathesis.cli", "run", i.url + "/api/openapi.json",
 		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance," +
 			"unsupported_method,allow_header_conformance",
 		"--exclude-operation-id", "streamCluster", "--max-time", seconds, "--rate-limit", "8/s", "--seed", "1", "--continue-on-failure", "--request-timeout", "30", "--no-color"},

@@ -19,15 +19,25 @@ func TestVerifyCommand(t *testing.T) {
 	made, err := i.call(http.MethodPost, "/api/v1/requests", "verify", draftOf("verify", 2))
 	i.must(err)
 	i.untilState(made.ID, rayslice.StateReady)
-	i.checkReport(made.ID, i.command("verify", "rs-"+made.ID), 1)
-	i.checkReport(made.ID, i.command("verify", made.ID, "--again"), 2)
-	if out := i.command("verify", "nosuchcluster"); !strings.Contains(out, "nosuchcluster") {
-		t.Errorf("of a cluster that is none: %s", out)
+	for n, arguments := range [][]string{{"verify", "rs-" + made.ID}, {"verify", made.ID, "--again"}} {
+		out, status := i.command(arguments...)
+		i.checkReport(made.ID, out, n+1)
+		if status != 0 {
+			t.Errorf("%v exits with %d, though the slice is enforced", arguments, status)
+		}
+	}
+	waiting, err := i.call(http.MethodPost, "/api/v1/requests", "verify-waits", draftOf("waits", 22)) // more than starts at once
+	i.must(err)
+	if out, status := i.command("verify", waiting.ID); status != exitNotKnown || !strings.Contains(out, "not verified") {
+		t.Errorf("of a cluster that was never verified it exits with %d: %s", status, out)
+	}
+	if out, status := i.command("verify", "nosuchcluster"); status != 1 || !strings.Contains(out, "nosuchcluster") {
+		t.Errorf("of a cluster that is none it exits with %d: %s", status, out)
 	}
 }
 
-// command runs the program as somebody on its machine does, and returns what it prints.
-func (i *installation) command(arguments ...string) string {
+// command runs the program as somebody on its machine does, and returns what it prints and exits with.
+func (i *installation) command(arguments ...string) (printed string, status int) {
 	i.Helper()
 	c := exec.CommandContext(i.Context(), os.Args[0], arguments...)
 	c.Env = append(os.Environ(), i.env...)
@@ -35,7 +45,7 @@ func (i *installation) command(arguments ...string) string {
 	i.must(err)
 	out, err := c.CombinedOutput()
 	i.Logf("%v: %v\n%s", arguments, err, out)
-	return string(out)
+	return string(out), c.ProcessState.ExitCode()
 }
 
 // checkReport compares what was printed with the latest of so many certificates of a cluster of one worker.

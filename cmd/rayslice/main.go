@@ -20,7 +20,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "rayslice:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }
 

@@ -16,8 +16,37 @@ import (
 // verifyWait is how long verify waits for the portal to run the probe.
 const verifyWait = 6 * time.Minute
 
-// verify prints whether a cluster's slices are enforced, as its page does. With Again the portal that runs on the same
-// database first looks once more.
+// What verify exits with beside 0, every slice is enforced, and 1, which is what every command that fails exits with.
+const (
+	exitNotEnforced = 2 // at least one slice is not
+	exitNotKnown    = 3 // none is known not to be, but not every one was shown to be: inconclusive, out of date, not verified
+)
+
+// A verdictError is a verdict other than enforced, once it is printed, for scripts.
+type verdictError rayslice.Enforcement
+
+// Error says the verdict in the words of the pages.
+func (v verdictError) Error() string {
+	if v == "" {
+		return "not verified"
+	}
+	return strings.ReplaceAll(string(v), "_", " ")
+}
+
+// exitStatus is what the program ends with after an error.
+func exitStatus(err error) int {
+	var verdict verdictError
+	switch {
+	case !errors.As(err, &verdict):
+		return 1
+	case verdict == verdictError(rayslice.NotEnforced):
+		return exitNotEnforced
+	}
+	return exitNotKnown
+}
+
+// verify prints whether a cluster's slices are enforced, as its page does, and returns a verdictError unless all are. With
+// Again the portal that runs on the same database first looks once more.
 func verify(ctx context.Context, out io.Writer, config Config, command verifyCommand) error {
 	if config.DatabaseURL == "" {
 		return errNoDatabase
@@ -41,8 +70,18 @@ func verify(ctx context.Context, out io.Writer, config Config, command verifyCom
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(out, web.VerificationReport(web.NewLocalizer("en"), cluster, certificates))
-	return err
+	if _, err = io.WriteString(out, web.VerificationReport(web.NewLocalizer("en"), cluster, certificates)); err != nil {
+		return err
+	}
+	return judged(rayslice.NewBadge(cluster, rayslice.Standing(certificates)).Enforcement)
+}
+
+// judged turns the verdict on a cluster, which is that on its worst worker, into an error.
+func judged(verdict rayslice.Enforcement) error {
+	if verdict == rayslice.Enforced {
+		return nil
+	}
+	return verdictError(verdict)
 }
 
 // verifyAgain asks for a run and waits for its end.

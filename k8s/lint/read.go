@@ -140,7 +140,11 @@ func (b *builder) document(root *yaml.Node) *value {
 // build fills v in with what stands at the node. After a refusal it returns at once.
 func (b *builder) build(v *value, node *yaml.Node, depth int) *value {
 	if node.Kind == yaml.AliasNode {
-		v.shared, node = true, node.Alias
+		v.shared = true
+		if v.node = node; b.inItself(node, v.parent) {
+			return v
+		}
+		node = node.Alias
 	}
 	v.node = node
 	if b.values++; b.refused || b.beyond(v, depth) {
@@ -155,6 +159,17 @@ func (b *builder) build(v *value, node *yaml.Node, depth int) *value {
 		}
 	}
 	return v
+}
+
+// inItself refuses an alias of something that it is a part of, in a value or, where that is a merge key, of one.
+func (b *builder) inItself(alias *yaml.Node, in *value) bool {
+	for ; in != nil && !b.refused; in = in.parent {
+		if in.node == alias.Alias {
+			b.addAt(rayslice.FindingInItself, alias.Line, map[string]any{"name": short(alias.Value)})
+			b.refused = true
+		}
+	}
+	return b.refused
 }
 
 func (b *builder) beyond(v *value, depth int) bool {
@@ -201,6 +216,9 @@ func (b *builder) fields(v *value, node *yaml.Node, depth int, merged bool) {
 
 func (b *builder) merge(v *value, node *yaml.Node, depth int) {
 	if node.Kind == yaml.AliasNode {
+		if b.inItself(node, v) {
+			return
+		}
 		node = node.Alias
 	}
 	if b.values++; b.refused || b.beyond(&value{node: node}, depth) {

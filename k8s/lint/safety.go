@@ -21,7 +21,7 @@ func (c *checker) head(cl cluster, sliced bool) {
 		c.warn(rayslice.FindingHeadSlice, container, map[string]any{"container": nameOf(container)})
 	}
 	holds := len(head.holders(gpuMem, gpuCore, gpu)) > 0
-	if told := head.params.get("num-gpus"); sliced && !holds && told.str() != "0" && !fraction.MatchString(told.str()) {
+	if told := head.params.get("num-gpus"); sliced && !holds && !counts(told, 0) && !unfit(told) {
 		at := head.value
 		if told != nil {
 			at = told
@@ -55,6 +55,9 @@ func (c *checker) exposed(head group) {
 		if kind.str() == "LoadBalancer" || kind.str() == "NodePort" {
 			c.fail(rayslice.FindingExposed, kind, map[string]any{"value": kind.str()}, replace(kind, "ClusterIP"))
 		}
+	}
+	if outside := head.get("headService", "spec", "externalIPs"); len(outside.all()) > 0 {
+		c.fail(rayslice.FindingExposed, outside, map[string]any{"value": "externalIPs"}, remove(outside))
 	}
 	if ingress := head.get("enableIngress"); ingress.yes() {
 		c.fail(rayslice.FindingExposed, ingress, map[string]any{"value": "Ingress"}, replace(ingress, false))
@@ -129,6 +132,11 @@ func (c *checker) container(g group, container *value, sliced bool) {
 	for _, mount := range container.get("volumeMounts").all() {
 		if v := mount.get("mountPath"); strings.HasPrefix(v.str(), deviceMounts) {
 			c.fail(rayslice.FindingDeviceMount, v, map[string]any{"path": short(v.str())})
+		}
+	}
+	for _, port := range container.get("ports").all() {
+		if v := port.get("hostPort"); v.there() && v.str() != "0" {
+			c.fail(rayslice.FindingExposed, v, map[string]any{"value": "hostPort"}, remove(v))
 		}
 	}
 	if v := container.get("envFrom"); sliced && len(v.all()) > 0 {

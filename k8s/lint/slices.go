@@ -5,6 +5,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/k8s"
@@ -70,6 +73,7 @@ func (c *checker) slices(g group) {
 		for _, resource := range []string{gpuMem, gpuCore, gpu} {
 			c.amount(resource, amountOf(container, resource))
 		}
+		c.extended(container)
 	}
 	c.numGPUs(g)
 	holders := g.holders(gpuMem, gpuCore)
@@ -135,6 +139,21 @@ func (c *checker) size(resource string, at *value) {
 	c.fail(rayslice.FindingSliceSize, at, args)
 }
 
+// extended finds fractions of other devices that Kubernetes counts: whatever has a domain in its name that is not its own.
+func (c *checker) extended(container *value) {
+	for _, kind := range []string{"limits", "requests"} {
+		for _, v := range container.get("resources", kind).members() {
+			domain, _, named := strings.Cut(v.name, "/")
+			if !named || isGPU(v.name) || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+				continue
+			}
+			if amount, err := resource.ParseQuantity(v.str()); err == nil && amount.MilliValue()%1000 != 0 {
+				c.fail(rayslice.FindingGPUFraction, v, map[string]any{"resource": short(v.name), "value": short(v.str())})
+			}
+		}
+	}
+}
+
 // want returns how many GPUs Ray must be told that a worker of the group has; 0 = it has none.
 func (g group) want() int {
 	if len(g.holders(gpuMem, gpuCore)) == 0 {
@@ -143,20 +162,41 @@ func (g group) want() int {
 	return cmp.Or(g.meta.get("labels", k8s.LabelGPUCount).number(), 1)
 }
 
-var fraction = regexp.MustCompile(`^[0-9]*\.[0-9]+$`)
+var digits = regexp.MustCompile(`^[0-9]{1,9}$`)
+
+// told returns what Ray is told of a group's GPUs, in either of the two ways; nil = nothing.
+func (g group) told() *value {
+	if v := g.params.get("num-gpus"); v.there() {
+		return v
+	}
+	if v := g.get("resources", "GPU"); v.there() { // KubeRay 1.5 takes this map instead
+		return v
+	}
+	return nil
+}
+
+// unfit reports whether there is a text that `ray start` cannot take for a whole number. Variables are the shell's to read.
+func unfit(told *value) bool {
+	text := told.str()
+	return text != "" && !digits.MatchString(text) && !variable.MatchString(text)
+}
+
+// counts reports whether a text is the whole number n.
+func counts(told *value, n int) bool {
+	got, err := strconv.Atoi(told.str())
+	return err == nil && got == n
+}
 
 // numGPUs finds what Ray would wrongly believe: KubeRay derives num-gpus from nvidia.com/gpu and not from slices.
 func (c *checker) numGPUs(g group) {
 	want := g.want()
 	wanted := strconv.Itoa(want)
-	told := g.params.get("num-gpus")
-	own := g.get("resources").there() // KubeRay 1.5 takes this map instead
+	told, own := g.told(), g.get("resources").there()
 	args := map[string]any{"want": want, "value": short(told.str())}
 	switch {
-	case fraction.MatchString(told.str()):
+	case unfit(told):
 		c.fail(rayslice.FindingNumGPUsFraction, told, args, replace(told, strconv.Itoa(max(want, 1))))
 	case want == 0 || g.head:
-	case !told.there() && own && g.get("resources", "GPU").there():
 	case !told.there() && own:
 		c.fail(rayslice.FindingNoNumGPUs, g.get("resources"), args, set(g.value, wanted, "resources", "GPU"))
 	case !told.there():
@@ -165,9 +205,9 @@ func (c *checker) numGPUs(g group) {
 			at = g.params
 		}
 		c.fail(rayslice.FindingNoNumGPUs, at, args, set(g.value, wanted, "rayStartParams", "num-gpus"))
-	case told.str() == "0":
+	case counts(told, 0):
 		c.fail(rayslice.FindingNumGPUsZero, told, args, replace(told, wanted))
-	case told.str() != wanted:
+	case !counts(told, want):
 		c.fail(rayslice.FindingNumGPUsDiffers, told, args, replace(told, wanted))
 	}
 	c.resourcesBoth(g)

@@ -31,12 +31,11 @@ from .errors import (
 from .job import Job
 from .portal import Portal
 from .reports import Capacity, Options, Plan, Usage, Verification
-from .values import Charge
+from .values import Charge, __version__
 
 __all__ = [
     "BusyError", "Capacity", "Charge", "Cluster", "ClusterList", "ConflictError", "EndedError", "Field", "FieldError",
     "ForbiddenError", "Job", "NotFoundError", "NotReadyError", "Options", "Plan", "Portal", "PortalError", "QuotaError",
     "ReturnedError", "SignInError", "UnreachableError", "Usage", "Verification", "VersionError", "WaitTimeout",
+    "__version__",
 ]
-
-__version__ = "0.1.0"

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import sys
 from typing import List, Optional, Sequence
 
+from . import show
 from .cluster import Cluster
 from .errors import PortalError, QuotaError
 from .portal import Portal
+from .values import __version__
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rayslice-client", description="Ray clusters by GPU slice. RAYSLICE_URL and RAYSLICE_TOKEN say where and who.",
-        epilog="Exits with 1 when the portal refuses, 2 for a wrong command line, 3 when the quota does not allow it.",
+        epilog="Exits with 1 when the portal refuses, 2 for a wrong command line, 3 when the quota does not allow it, 130 when interrupted.",
     )
+    as_json = argparse.ArgumentParser(add_help=False)  # before the command or behind it, as people write it
+    as_json.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print the API's JSON instead of a table")
     parser.add_argument("--json", action="store_true", help="print the API's JSON instead of a table")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ask = commands.add_parser("request", help="ask for a cluster and print its id")
+    ask = commands.add_parser("request", parents=[as_json], help="ask for a cluster and print its id")
     ask.add_argument("--slice", help='GiB of one card for each worker, "8GiB"; "card" for whole cards; left out: no GPU')
     ask.add_argument("--workers", type=int, default=1, help="how many workers (default: 1)")
     ask.add_argument("--hours", type=int, help="lifetime from approval, hours")
@@ -31,14 +38,14 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--key", help="makes asking twice ask once")
     ask.add_argument("--dry-run", action="store_true", help="only say what would follow")
     ask.add_argument("--wait", action="store_true", help="wait until it can be used")
-    lister = commands.add_parser("list", help="list clusters that are not over")
+    lister = commands.add_parser("list", parents=[as_json], help="list clusters that are not over")
     lister.add_argument("--all", action="store_true", help="those that are over too")
     lister.add_argument("--mine", action="store_true", help="your own only")
-    waiter = commands.add_parser("wait", help="wait until a cluster can be used")
-    waiter.add_argument("id")
+    waiter = commands.add_parser("wait", parents=[as_json], help="wait until a cluster can be used")
+    waiter.add_argument("id", help="the cluster's id, or its name in Kubernetes")
     waiter.add_argument("--timeout", type=float, help="longest wait, seconds")
-    stopper = commands.add_parser("stop", help="stop a cluster")
-    stopper.add_argument("id")
+    stopper = commands.add_parser("stop", parents=[as_json], help="stop a cluster")
+    stopper.add_argument("id", help="the cluster's id, or its name in Kubernetes")
     return parser
 
 
@@ -47,7 +54,10 @@ def _request(portal: Portal, args: argparse.Namespace) -> object:
     if args.dry_run:
         return portal.plan(args.slice, args.workers, args.hours, args.purpose, name=args.name, team=args.team, **more)
     cluster = portal.request(args.slice, args.workers, args.hours, args.purpose, name=args.name, team=args.team, key=args.key, **more)
-    return cluster.wait() if args.wait else cluster
+    if args.wait:
+        print(f"rayslice-client: {cluster.id} is asked for", file=sys.stderr)  # whoever stops waiting must know what to stop
+        cluster.wait()
+    return cluster
 
 
 def _run(args: argparse.Namespace) -> object:
@@ -63,20 +73,32 @@ def _run(args: argparse.Namespace) -> object:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows another one
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     args = _parser().parse_args(argv)
     try:
-        result = _run(args)
+        _print(_run(args), args.json)
     except PortalError as err:
-        print(f"rayslice-client: {err}", file=sys.stderr)
+        print(show.plain(f"rayslice-client: {err}"), file=sys.stderr)
         return 3 if isinstance(err, QuotaError) else 1
-    if args.json:
+    except KeyboardInterrupt:
+        print("rayslice-client: interrupted; what was asked for stands", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _print(result: object, as_json: bool) -> None:
+    if as_json:
         data: object = [c.data for c in result] if isinstance(result, List) else getattr(result, "data")
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif isinstance(result, Cluster):
         print(f"{result.id}  {result.progress_text()}")
     else:
         print(result)
-    return 0
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, TextIO, Union
 
 from . import show, versions
-from .errors import EndedError, NotReadyError, ReturnedError, VersionError, WaitTimeout
+from .errors import BusyError, EndedError, NotReadyError, PortalError, ReturnedError, UnreachableError, VersionError, WaitTimeout
 from .job import Job
 from .reports import Usage, Verification
+from .transport import PATIENCE
 from .values import Charge, ago, when
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 OVER = ("stopped", "rejected", "cancelled")
 #: The longest the portal holds an answer back, in seconds.
 LONGEST_WAIT = 50
+#: For how long a portal that does not answer is waited for, in seconds.
+LONGEST_OUTAGE = 600.0
 
 _STEPS = ("pending", "approved", "provisioning", "ready")
 
@@ -130,11 +133,12 @@ class Cluster:
         self._look(0)
         return self
 
-    def _look(self, wait: int) -> bool:
+    def _look(self, wait: int, patience: float = PATIENCE) -> bool:
         """Ask again, after a change when wait seconds are given; report whether anything is new."""
         headers = {"If-None-Match": self.etag} if self.etag else {}
         answer = self.portal.transport.send(
-            "GET", f"/api/v1/requests/{self.id}", headers=headers, again=True, wait=wait, query={"wait": wait or None}
+            "GET", f"/api/v1/requests/{self.id}", headers=headers, again=True, wait=wait, query={"wait": wait or None}, has="id",
+            patience=patience,
         )
         if answer.status == 304:
             return False
@@ -146,8 +150,8 @@ class Cluster:
 
         ``timeout`` is in seconds, ``None`` = for as long as it takes. ``progress`` is called with the cluster at each change;
         ``True`` shows it in the notebook or on the terminal, ``False`` is silent. Raises EndedError when it was rejected,
-        cancelled or stopped, ReturnedError when a lead has asked back, WaitTimeout when it takes longer, and SignInError when
-        the token ends meanwhile.
+        cancelled or stopped, ReturnedError when a lead has asked back, WaitTimeout when it takes longer, SignInError when the
+        token ends meanwhile, and UnreachableError or BusyError when the portal has not answered for ten minutes.
         """
         told = _Progress() if progress is True else progress or None
         until = None if timeout is None else time.monotonic() + timeout
@@ -161,7 +165,7 @@ class Cluster:
             left = LONGEST_WAIT if until is None else until - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"{self.name} is {self.state} after {timeout:g} s.", "wait_timeout")
-            self._look(max(1, min(LONGEST_WAIT, int(left))))
+            self._look(max(1, min(LONGEST_WAIT, int(left))), LONGEST_OUTAGE if until is None else min(LONGEST_OUTAGE, left))
 
     def _in_vain(self) -> None:
         if self.state == "returned":
@@ -186,7 +190,7 @@ class Cluster:
         """``ray.init`` on the cluster, with ``named`` passed on. Raises VersionError, with the exact pin, when Ray or Python do
         not go together."""
         self.check_versions()
-        import ray  # only who connects needs it
+        import ray  # type: ignore[import-not-found, unused-ignore]  # only who connects needs it
 
         return ray.init(self.address, **named)
 
@@ -198,9 +202,21 @@ class Cluster:
         environment = dict(runtime_env or {})
         if env:
             environment["env_vars"] = {**environment.get("env_vars", {}), **env}
-        body = {"entrypoint": entrypoint, "submission_id": "rayslice-" + uuid.uuid4().hex[:16], "runtime_env": environment}
-        made = self.jobs_api("POST", "/api/jobs/", body)
-        return Job(self, str(made.get("submission_id") or made.get("job_id")), entrypoint)
+        id = "rayslice-" + uuid.uuid4().hex[:16]
+        body = {"entrypoint": entrypoint, "submission_id": id, "runtime_env": environment}
+        try:
+            self.jobs_api("POST", "/api/jobs/", body)
+        except (BusyError, UnreachableError) as err:  # perhaps only its answer was lost
+            if not self._has_job(id):
+                raise err
+        return Job(self, id, entrypoint)
+
+    def _has_job(self, id: str) -> bool:
+        try:
+            self.jobs_api("GET", f"/api/jobs/{id}", again=True)
+        except PortalError:
+            return False
+        return True
 
     def jobs(self) -> List[Dict[str, Any]]:
         """What Ray says about the jobs of the cluster."""
@@ -229,9 +245,15 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        if self.state not in OVER:
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self.state in OVER:
+            return
+        try:
             self.stop()
+        except PortalError as err:
+            if kind is None:
+                raise
+            print(show.plain(f"{self.name} could not be stopped and goes on: {err}"), file=sys.stderr)  # the first error counts
 
     # How it shows itself.
 
@@ -320,9 +342,10 @@ def _notebook_display() -> Optional[Callable[..., Any]]:
     shell = module.get_ipython() if module is not None else None
     if shell is None or not hasattr(shell, "kernel"):
         return None
-    from IPython.display import display
+    from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
 
-    return display
+    found: Callable[..., Any] = display
+    return found
 
 
 class ClusterList(List[Cluster]):

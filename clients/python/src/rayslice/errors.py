@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Type
 
 if TYPE_CHECKING:
     from .values import Charge
@@ -30,9 +32,13 @@ class PortalError(Exception):
 
 
 class UnreachableError(PortalError):
-    """The portal cannot be reached, or what answers is no portal."""
+    """The portal cannot be reached, or what answers is no portal. ``passes`` says whether trying again may help."""
 
     what_to_do = "Look whether RAYSLICE_URL is the portal's address and whether this machine reaches it."
+
+    def __init__(self, *args: Any, passes: bool = True, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.passes = passes
 
 
 class SignInError(PortalError):
@@ -63,6 +69,7 @@ class BusyError(PortalError):
     """Too many requests, or the portal cannot answer now. ``retry_after`` is in seconds."""
 
     what_to_do = "Wait, then try again."
+    passes = True
 
     def __init__(self, *args: Any, retry_after: float = 5.0, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -143,7 +150,7 @@ class VersionError(PortalError):
     """Ray or Python here and on the cluster do not go together. ``what_to_do`` has the exact pin."""
 
 
-_BY_STATUS = {401: SignInError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: FieldError}
+_BY_STATUS: Dict[int, Type[PortalError]] = {401: SignInError, 403: ForbiddenError, 404: NotFoundError, 409: ConflictError, 422: FieldError}
 
 
 def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[str]) -> PortalError:
@@ -155,18 +162,23 @@ def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[
     }
     detail = str(problem.get("detail") or f"The portal answered with {status}.")
     if named["code"] == "over_quota":
-        numbers = {name: Charge.read(problem[name]) for name in ("limit", "used", "held", "asked", "left") if problem.get(name)}
+        numbers = {name: Charge.read(problem[name]) for name in ("limit", "used", "held", "asked", "left") if isinstance(problem.get(name), dict)}
         return QuotaError(detail, team=str(problem.get("team", "")), numbers=numbers, **named)
     if status in (429, 502, 503, 504):
         return BusyError(detail, retry_after=_seconds(retry_after), **named)
     if status in (413, 415) or status == 422:
-        fields = [Field(str(f.get("field")), str(f.get("code")), str(f.get("detail"))) for f in problem.get("errors") or []]
+        found = problem.get("errors")
+        fields = [Field(str(f.get("field")), str(f.get("code")), str(f.get("detail"))) for f in found if isinstance(f, dict)] if isinstance(found, list) else []
         return FieldError(detail, fields=fields, **named)
     return _BY_STATUS.get(status, PortalError)(detail, **named)
 
 
 def _seconds(text: Optional[str]) -> float:
+    """Read Retry-After, seconds or a date, as at least 0 s and at most an hour; 5 s when it says nothing that is known."""
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(min(3600, int(text[:9])))
     try:
-        return min(60.0, max(0.0, float(text or "")))
-    except ValueError:
+        return min(3600.0, max(0.0, (parsedate_to_datetime(text) - datetime.now(timezone.utc)).total_seconds()))
+    except (TypeError, ValueError, OverflowError):  # TypeError: of a date without a zone, and before Python 3.10 of what is no date
         return 5.0

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
+from . import faults
 from .cluster import Cluster, ClusterList
-from .errors import Field, FieldError, SignInError, UnreachableError
+from .errors import Field, FieldError
 from .reports import Capacity, Options, Plan
 from .transport import Transport
 from .values import slice_gib
+
+
+_LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,35}")
+_KEY = re.compile(r"[!-~]{1,255}")
 
 
 class Portal:
@@ -22,22 +28,20 @@ class Portal:
     """
 
     def __init__(self, url: Optional[str] = None, token: Optional[str] = None, team: Optional[str] = None, timeout: float = 30.0, language: str = "") -> None:
-        url = (url or os.environ.get("RAYSLICE_URL") or "").strip()
-        token = (token or os.environ.get("RAYSLICE_TOKEN") or "").strip()
-        if not url.startswith(("http://", "https://")):
-            raise UnreachableError(f"{url!r} is no address of a portal.", "no_url", what_to_do='Set RAYSLICE_URL, e.g. "https://rayslice.example".')
-        if not token or not token.isascii() or not token.isprintable():
-            raise SignInError("There is no token.", "no_token")
+        url = faults.check_url(url or os.environ.get("RAYSLICE_URL") or "")
+        token = faults.check_token(token or os.environ.get("RAYSLICE_TOKEN") or "")
+        if language and not _LANGUAGE.fullmatch(language):
+            raise FieldError.of(Field("language", "characters", f"{language!r} is no language tag: write e.g. \"en\" or \"zh-CN\""))
         self.team = team or os.environ.get("RAYSLICE_TEAM") or ""
         self.transport = Transport(url, token, timeout, language)
 
     def options(self) -> Options:
         """What you may ask for: sizes, pools, images, quota and limits, by team."""
-        return Options(self.transport.send("GET", "/api/v1/options", again=True).data)
+        return Options(self.transport.send("GET", "/api/v1/options", again=True, has="teams").data)
 
     def capacity(self) -> Capacity:
         """What would fit now, by pool and size."""
-        return Capacity(self.transport.send("GET", "/api/v1/capacity", again=True).data)
+        return Capacity(self.transport.send("GET", "/api/v1/capacity", again=True, has="pools").data)
 
     def request(
         self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "",
@@ -56,21 +60,24 @@ class Portal:
 
         Raises QuotaError with the numbers when the quota does not allow it, and FieldError with every bad field.
         """
+        if key is not None and not _KEY.fullmatch(key):
+            raise FieldError.of(Field("key", "characters", f"{key!r} is no key: 1 to 255 visible ASCII characters"))
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
         headers = {"Idempotency-Key": key or f"python-{uuid.uuid4()}"}
-        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True)
+        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True, has="id")
         return Cluster(self, answer.data, answer.etag)
 
     def plan(self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "", **more: Any) -> Plan:
         """Say what :meth:`request` would cost and apply, and whether a lead would be asked. Nothing is written."""
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
-        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}).data)
+        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}, has="charge").data)
 
     def cluster(self, id: str) -> Cluster:
         """One cluster by its id. Raises NotFoundError when there is none, or when it is another team's."""
-        if not id.isalnum():
+        id = id.strip()[len("rs-"):] if id.strip().startswith("rs-") else id.strip()  # the RayCluster's name has it too
+        if not (id.isascii() and id.isalnum()):
             raise FieldError.of(Field("id", "characters", f"{id!r} is no id of a cluster"))
-        answer = self.transport.send("GET", f"/api/v1/requests/{id}", again=True)
+        answer = self.transport.send("GET", f"/api/v1/requests/{id}", again=True, has="id")
         return Cluster(self, answer.data, answer.etag)
 
     def clusters(self, state: Union[str, Sequence[str]] = "live", team: str = "", search: str = "", mine: bool = False, most: int = 200) -> ClusterList:
@@ -81,7 +88,7 @@ class Portal:
         found, cursor = ClusterList(), None
         while len(found) < most:
             query.update(cursor=cursor, limit=min(100, most - len(found)))
-            page = self.transport.send("GET", "/api/v1/requests", query=query, again=True).data
+            page = self.transport.send("GET", "/api/v1/requests", query=query, again=True, has="requests").data
             found.extend(Cluster(self, data) for data in page["requests"])
             cursor = page["next"]
             if cursor is None:

@@ -68,6 +68,9 @@ class Options(Report):
             for team in self.data["teams"] for pool in team["pools"]
         ]
 
+    def _repr_html_(self) -> str:
+        return show.html_table(("team", "quota"), [(team["team"], quota_bar(team["quota"])) for team in self.data["teams"]]) + super()._repr_html_()
+
     def note(self) -> str:
         """The quota of each team."""
         return "; ".join(f"{team['team']} has {Charge.read(team['quota']['left'])} left" for team in self.data["teams"])
@@ -89,6 +92,19 @@ class Capacity(Report):
                 what = f"{size['slice_gib']} GiB" if size["slice_gib"] else "card"
                 rows.append((pool["pool"], pool.get("model") or "", what, fits, size.get("text") or ""))
         return rows
+
+    def _repr_html_(self) -> str:
+        return show.html_table(("pool", "now"), [(pool["pool"], self._bar(pool)) for pool in self.data["pools"]]) + super()._repr_html_()
+
+    def _bar(self, pool: Mapping[str, Any]) -> Any:
+        """What is given of a pool and what is free, as far as that is known."""
+        if not self.data.get("pods_known") or not pool.get("nodes"):
+            return "unknown" if pool.get("nodes") else "no nodes"
+        if pool["mode"] == "whole":
+            whole, given, label = pool["cards"], pool["cards"] - pool["free"], f"{pool['free']} of {pool['cards']} cards free"
+        else:
+            whole, given, label = pool["gib"], pool["given_gib"], f"{pool['given_gib']} of {pool['gib']} GiB given, {pool['free_gib']} surely free"
+        return show.bar([("used", given)], whole, label)
 
     def fits(self, gib: int) -> Optional[bool]:
         """Whether one slice of so many GiB fits somewhere now; ``None`` = unknown."""
@@ -131,7 +147,7 @@ class Plan(Report):
     def rows(self) -> List[Sequence[Any]]:
         """What it costs and what would follow."""
         quota, decision = self.data["quota"], self.data["decision"]
-        rows = [("costs", self.charge), ("left", f"{Charge.read(quota['left'])} of {Charge.read(quota['limit'])} (team {quota['team']})")]
+        rows: List[Sequence[Any]] = [("costs", self.charge), ("left", f"{Charge.read(quota['left'])} of {Charge.read(quota['limit'])} (team {quota['team']})")]
         rows.append(("then", decision["text"] if decision else "It does not fit the quota and would be refused."))
         if decision and decision["deciders"]:
             rows.append(("who decides", ", ".join(decision["deciders"])))
@@ -168,7 +184,7 @@ class Usage(Report):
 
     def html_rows(self) -> List[Sequence[Any]]:
         """The same with a bar of the memory."""
-        rows = []
+        rows: List[Sequence[Any]] = []
         for s, row in zip(self.samples, self.rows()):
             used, limit, label = self._memory(s)
             memory: Any = show.bar([("used", used)], limit, label) if used is not None and limit else label

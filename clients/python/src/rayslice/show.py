@@ -6,6 +6,8 @@ import re
 from html import escape
 from typing import Iterable, List, Sequence, Tuple
 
+__all__ = ["COLOURS", "Markup", "bar", "escape", "html_table", "plain", "table", "text_bar"]
+
 #: Colours that are legible on light and on dark.
 COLOURS = {"used": "#8795a5", "held": "#b65cd6", "asked": "#2f6fed", "over": "#d1372d", "ready": "#2f9e64", "wait": "#2f6fed", "bad": "#d1372d"}
 

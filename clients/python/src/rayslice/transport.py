@@ -12,10 +12,14 @@ import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional
 
-from .errors import BusyError, PortalError, UnreachableError, from_problem
+from . import faults
+from .errors import BusyError, Field, FieldError, PortalError, UnreachableError, from_problem
 
-#: How often something that may be sent twice is sent, and the longest pause in between, in seconds.
-TRIES, LONGEST_PAUSE = 5, 20.0
+#: For how long something that may be sent twice is sent again, in seconds: a portal that is restarted, or that moves to
+#: another machine, is back by then. One that has never answered has less, as most likely its address is wrong.
+PATIENCE, FIRST_PATIENCE = 60.0, 8.0
+#: The longest pause between two tries, in seconds.
+LONGEST_PAUSE = 20.0
 
 
 class Answer(NamedTuple):
@@ -29,8 +33,19 @@ class Answer(NamedTuple):
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A redirect would carry the token to whoever it names."""
 
-    def redirect_request(self, *args: Any, **named: Any) -> None:
+    def http_error_302(self, *args: Any, **named: Any) -> None:
         return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+class _Proxies(urllib.request.ProxyHandler):
+    """The proxies of the environment, but none to this machine."""
+
+    def proxy_open(self, req: urllib.request.Request, proxy: str, type: str) -> Any:
+        if faults.is_here(urllib.parse.urlsplit(req.full_url).hostname or ""):
+            return None
+        return super().proxy_open(req, proxy, type)
 
 
 def _connect(address: Any, *args: Any, **named: Any) -> socket.socket:
@@ -48,84 +63,118 @@ class _Connection(http.client.HTTPConnection):
 
 
 class _Handler(urllib.request.HTTPHandler):
-    def http_open(self, request: urllib.request.Request) -> Any:
-        return self.do_open(_Connection, request)
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Connection, req)
 
 
 class Transport:
     """Sends requests in the name of one token."""
 
-    def __init__(self, url: str, token: str, timeout: float, language: str, pause: Callable[[float], None] = time.sleep) -> None:
-        self.url, self.timeout, self.pause = url.rstrip("/"), timeout, pause
+    def __init__(
+        self, url: str, token: str, timeout: float, language: str, pause: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url, self.timeout, self.pause, self.now = url.rstrip("/"), timeout, pause, now
         self._headers = {"Authorization": "Bearer " + token, "Accept": "application/json", "User-Agent": "rayslice-python"}
         if language:
             self._headers["Accept-Language"] = language
-        self._opener = urllib.request.build_opener(_NoRedirects, _Handler)
+        self._opener = urllib.request.build_opener(_NoRedirects, _Proxies, _Handler)
+        self._answered = False
 
     def send(
         self, method: str, path: str, body: Any = None, headers: Optional[Mapping[str, str]] = None, again: bool = False, wait: float = 0.0,
-        query: Optional[Mapping[str, Any]] = None,
+        query: Optional[Mapping[str, Any]] = None, has: str = "", patience: float = PATIENCE,
     ) -> Answer:
-        """Send one request; path may be a whole address. ``again`` says that sending it twice does no harm: then it is, when
-        there was no answer or the portal was busy. ``wait`` is how long the portal may hold the answer back, in seconds."""
+        """Send one request; path may be a whole address. ``again`` says that sending it twice does no harm: then it is, for
+        ``patience`` seconds, when there was no answer or the portal could not answer. One that came too soon after others was
+        not looked at, and is always sent again. ``wait`` is how long the portal may hold the answer back, in seconds; ``has``
+        is a member that its answer must have, or it is none of the portal's."""
         url = path if "://" in path else self.url + path
         if query:
             url += "?" + urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
-        for tried in range(1, TRIES + 1):
+        data, began, tried = _encode(body, method), self.now(), 0
+        while True:
             try:
-                return self._once(method, url, body, headers or {}, self.timeout + wait)
+                answer = self._once(method, url, data, headers or {}, self.timeout + wait)
+                if has and answer.status != 304 and not (isinstance(answer.data, dict) and has in answer.data):
+                    raise faults.no_portal(url, f"its answer has no {has!r}")
+                self._answered = True
+                return answer
             except (BusyError, UnreachableError) as err:
-                if not again or tried == TRIES or getattr(err, "code", "") == "not_a_portal":
+                tried, self._answered = tried + 1, self._answered or isinstance(err, BusyError)
+                pause = self._pause(err, tried)
+                left = (patience if self._answered else min(patience, FIRST_PATIENCE)) - (self.now() - began)
+                if not (again or err.status == 429) or not err.passes or pause > left:
                     raise
-                least = err.retry_after if isinstance(err, BusyError) else 0.0
-                self.pause(min(LONGEST_PAUSE, max(least, 0.25 * 2**tried)) * (1 + random.random() / 4))
-        raise AssertionError("unreachable")
+            self.pause(pause)
 
-    def _once(self, method: str, url: str, body: Any, headers: Mapping[str, str], timeout: float) -> Answer:
-        data, sent = None, {**self._headers, **headers}
-        if body is not None:
-            data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
-        elif method != "GET":
-            data = b""
-        request = urllib.request.Request(url, data=data, method=method, headers=sent)
+    @staticmethod
+    def _pause(err: PortalError, tried: int) -> float:
+        """How long to wait after so many tries, in seconds: at least as long as the portal says, and never the same as others
+        who were cut off at the same time."""
+        own: float = min(LONGEST_PAUSE, 0.25 * 2.0 ** min(tried, 10)) * (1 + random.random() / 4)
+        return own if not isinstance(err, BusyError) else max(own, err.retry_after * (1 + random.random() / 10))
+
+    def _once(self, method: str, url: str, data: Optional[bytes], headers: Mapping[str, str], timeout: float) -> Answer:
+        sent = {**self._headers, **headers}
+        if data:
+            sent["Content-Type"] = "application/json"
         try:
-            with self._opener.open(request, timeout=timeout) as response:
-                return Answer(response.status, _decode(response), response.headers.get("ETag") or "")
-        except urllib.error.HTTPError as err:
-            with err:
-                if err.code == 304:
-                    return Answer(304, None, err.headers.get("ETag") or "")
-                raise _refusal(err) from None
+            request = urllib.request.Request(url, data=data, method=method, headers=sent)
+            try:
+                with self._opener.open(request, timeout=timeout) as response:
+                    return Answer(response.status, _decode(url, response.headers, response.read()), response.headers.get("ETag") or "")
+            except urllib.error.HTTPError as err:
+                with err:
+                    if err.code == 304:
+                        return Answer(304, None, err.headers.get("ETag") or "")
+                    raise _refusal(url, err, err.read()) from None
         except (OSError, http.client.HTTPException) as err:
-            reason = getattr(err, "reason", None) or err
-            raise UnreachableError(f"{_host(url)} does not answer: {reason}", "unreachable") from err
+            raise faults.no_answer(url, err) from err
 
 
-def _host(url: str) -> str:
-    return urllib.parse.urlsplit(url).netloc
+def _encode(body: Any, method: str) -> Optional[bytes]:
+    """The body of a request. Numbers of numpy are numbers; what has no form in JSON is a bad field."""
+    if body is None:
+        return None if method == "GET" else b""
+    try:
+        return json.dumps(body, default=_number, allow_nan=False).encode()
+    except (TypeError, ValueError) as err:
+        raise FieldError.of(Field("body", "type", f"it cannot be sent as JSON: {err}")) from None
 
 
-def _decode(response: Any) -> Any:
-    text = response.read()
+def _number(value: Any) -> Any:
+    if hasattr(value, "__index__"):
+        return int(value)
+    if hasattr(value, "__float__"):
+        return float(value)
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
+
+
+def _decode(url: str, headers: Any, text: bytes) -> Any:
+    kind = headers.get_content_type()
     if not text:
         return None
-    if "json" not in (response.headers.get("Content-Type") or ""):
-        return text.decode(errors="replace")
+    if "json" not in kind:
+        raise faults.no_portal(url, f"it answers with {kind}")
     try:
         return json.loads(text)
     except ValueError as err:
-        raise UnreachableError("The answer is not JSON.", "not_a_portal") from err
+        raise faults.broken(url) from err
 
 
-def _refusal(err: urllib.error.HTTPError) -> PortalError:
+def _refusal(url: str, err: urllib.error.HTTPError, text: bytes) -> PortalError:
+    if 300 <= err.code < 400:
+        return faults.leads_elsewhere(url, err.code, err.headers.get("Location") or "")
+    if err.code in (407, 511):
+        return faults.proxy_refuses(url, err.code)
     problem: Dict[str, Any] = {}
-    text = err.read()
     try:
         found = json.loads(text)
         problem = found if isinstance(found, dict) else {}
     except ValueError:
-        if 300 <= err.code < 400:
-            return UnreachableError(f"{_host(err.url)} leads elsewhere ({err.code}); the token is not sent there.", "not_a_portal", err.code)
-        if text:
+        if err.headers.get_content_type() == "text/html":
+            problem = {"detail": f"{faults.host(url)} answers with {err.code} and a page instead of the portal's JSON: a proxy on the way, perhaps."}
+        elif text:
             problem = {"detail": text[:500].decode(errors="replace").strip()}
     return from_problem(err.code, problem, err.headers.get("Retry-After"))

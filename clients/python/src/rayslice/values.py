@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from operator import index
 from typing import Any, Mapping, Optional, Union
 
 from .errors import Field, FieldError
+
+#: The package's, as pyproject.toml has it.
+__version__ = "0.1.0"
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ def slice_gib(value: Union[str, int, None]) -> Optional[int]:
     """
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool) and index(value) > 0:  # numpy's whole numbers too
+        return index(value)
     if isinstance(value, str):
         if value.strip().lower() == WHOLE_CARD:
             return 0

@@ -10,7 +10,7 @@ from typing import List, Optional, Tuple
 def local_ray() -> Optional[str]:
     """The version of Ray that is installed here; ``None`` = none."""
     try:
-        return metadata.version("ray")
+        return metadata.version("ray") or None  # None of what was removed by halves
     except metadata.PackageNotFoundError:
         return None
 
@@ -28,6 +28,7 @@ def compare(ray: str, python: Optional[str], here_ray: Optional[str], here_pytho
     if here_ray != ray:
         wrong.append(f"Ray is {here_ray or 'not installed'} here and {ray} on the cluster")
         pins.append(f'pip install "ray[client]=={ray}"')
+    python = ".".join(python.split(".")[:2]) if python else None
     if python and here_python != python:
         wrong.append(f"Python is {here_python} here and {python} on the cluster")
         pins.insert(0, f"use Python {python}")
