@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 )
 
-// Decode reads one JSON object strictly into dst, a pointer to a struct: an unknown field, a wrong type, a number that is not
-// whole, anything behind the object, and a required field that is missing or null are an *Error of KindInvalid that names the
-// field. A field within another is required as "auto.gib". Errors of r are returned as they are.
+// Decode reads one JSON object strictly into dst, a pointer to a struct: an unknown field, one that stands twice or in other
+// letters, a wrong type, a number that is not whole, anything behind the object, and a required field that is missing or null
+// are an *Error of KindInvalid that names the field. A field within another is required as "auto.gib". Errors of r are returned as they are.
 func Decode(r io.Reader, dst any, required ...string) error {
 	raw, err := io.ReadAll(r)
 	if err != nil {
@@ -69,10 +71,66 @@ func decodeStrict(raw []byte, prefix string, dst any) *FieldError {
 		}
 	}
 	if err == nil {
-		return nil
+		return checkNames(json.NewDecoder(bytes.NewReader(raw)), prefix, reflect.TypeOf(dst))
 	}
 	bad := fieldOf(err, prefix)
 	return &bad
+}
+
+// checkNames reads one value, which decodes into the type, and names a field that stands twice, or not by the very name that
+// the type has: encoding/json takes "Workers", and the last of two.
+func checkNames(d *json.Decoder, path string, t reflect.Type) *FieldError {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	token, _ := d.Token() // it was read before
+	if token == json.Delim('[') {
+		for i := 0; d.More(); i++ {
+			if bad := checkNames(d, fmt.Sprintf("%s[%d].", strings.TrimSuffix(path, "."), i), memberType(t, "")); bad != nil {
+				return bad
+			}
+		}
+		_, _ = d.Token()
+	}
+	if token != json.Delim('{') {
+		return nil
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, _ := d.Token()
+		name, _ := token.(string)
+		if seen[name] {
+			return &FieldError{Field: path + name, Code: CodeDuplicate, Args: map[string]any{"value": name}}
+		}
+		seen[name] = true
+		member := memberType(t, name)
+		if member == nil && t != nil && t.Kind() == reflect.Struct {
+			return &FieldError{Field: path + name, Code: CodeUnknownField}
+		}
+		if bad := checkNames(d, path+name+".", member); bad != nil {
+			return bad
+		}
+	}
+	_, _ = d.Token()
+	return nil
+}
+
+// memberType returns the type of a member of a struct, map or list; nil when it has no such, or may be anything.
+func memberType(t reflect.Type, name string) reflect.Type {
+	if t == nil || t == reflect.TypeFor[json.RawMessage]() {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Map, reflect.Slice:
+		return t.Elem()
+	case reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && tag != "" {
+				return f.Type
+			}
+		}
+	}
+	return nil
 }
 
 // embedded drops the embedded structs, which have no name in JSON, from the path of a field.
@@ -86,7 +144,11 @@ func fieldOf(err error, prefix string) FieldError {
 		if wrongType.Field == "" {
 			field = strings.TrimSuffix(prefix, ".")
 		}
-		return FieldError{Field: orBody(field), Code: CodeType, Args: map[string]any{"want": wrongType.Type.Kind().String(), "got": wrongType.Value}}
+		want := wrongType.Type.Kind().String()
+		if wrongType.Type.Kind() == reflect.Int64 {
+			want = "int"
+		}
+		return FieldError{Field: orBody(field), Code: CodeType, Args: map[string]any{"want": want, "got": wrongType.Value}}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if name != `""` { // which has nothing to be called by but its quotes

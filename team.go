@@ -2,6 +2,7 @@ package rayslice
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,12 +21,13 @@ const (
 
 var dnsLabel = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 
-// Validate names every bad field; nil when there is none. Whether a name is taken only the store knows.
-func (d TeamDraft) Validate() error {
+// Validate names every bad field; nil when there is none. reserved are namespaces that no team may have, beside Kubernetes' own.
+// Whether a name is taken only the store knows.
+func (d TeamDraft) Validate(reserved ...string) error {
 	v := &validation{}
 	v.label("name", d.Name, maxTeamNameLength)
 	v.label("namespace", d.Namespace, maxNamespaceLength)
-	if d.Namespace == "default" || strings.HasPrefix(d.Namespace, "kube-") {
+	if d.Namespace == "default" || strings.HasPrefix(d.Namespace, "kube-") || slices.Contains(reserved, d.Namespace) {
 		v.bad("namespace", CodeReservedNamespace, map[string]any{"name": d.Namespace})
 	}
 	v.limit(d.Limit)
@@ -34,7 +36,7 @@ func (d TeamDraft) Validate() error {
 
 // Field codes of teams.
 const (
-	CodeReservedNamespace = "reserved_namespace" // Kubernetes' own; Args: name
+	CodeReservedNamespace = "reserved_namespace" // Kubernetes' own, or the portal's; Args: name
 	CodeTaken             = "taken"              // another team has it; Args: value
 )
 

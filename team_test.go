@@ -37,13 +37,14 @@ func TestTeamDraftValidate(t *testing.T) {
 		"a name with a new line":          {func(d *rayslice.TeamDraft) { d.Name = "a\nb" }, []string{"name characters"}},
 		"a name that is too long":         {func(d *rayslice.TeamDraft) { d.Name = strings.Repeat("a", 41) }, []string{"name too_long"}},
 		"Kubernetes' own namespace":       {func(d *rayslice.TeamDraft) { d.Namespace = "kube-system" }, []string{"namespace reserved_namespace"}},
+		"the portal's namespace":          {func(d *rayslice.TeamDraft) { d.Namespace = "rayslice" }, []string{"namespace reserved_namespace"}},
 		"the default namespace":           {func(d *rayslice.TeamDraft) { d.Namespace = "default" }, []string{"namespace reserved_namespace"}},
 		"a limit below nothing":           {func(d *rayslice.TeamDraft) { d.Limit.GiB = -1 }, []string{"gib range"}},
 		"a limit that sums could not add": {func(d *rayslice.TeamDraft) { d.Limit.Cards = rayslice.MaxLimit + 1 }, []string{"cards range"}},
 	} {
 		d := good
 		tc.change(&d)
-		if diff := cmp.Diff(tc.want, fieldsOf(d.Validate())); diff != "" {
+		if diff := cmp.Diff(tc.want, fieldsOf(d.Validate("rayslice", "kuberay-system"))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}

@@ -83,7 +83,7 @@ func (s *Server) refuseToken(c echo.Context, draft rayslice.TokenDraft, cause er
 
 // revokeToken ends one of the visitor's tokens.
 func (s *Server) revokeToken(c echo.Context) error {
-	id, err := numberParam(c, "token", "token")
+	id, err := idOf(c, "token", "token")
 	if err != nil {
 		return err
 	}
@@ -91,15 +91,6 @@ func (s *Server) revokeToken(c echo.Context) error {
 		return err
 	}
 	return c.Redirect(http.StatusSeeOther, "/account?done=token_revoked")
-}
-
-// numberParam returns a number in the path. What is none is not found, like one that does not exist.
-func numberParam(c echo.Context, name, what string) (int64, error) {
-	id, err := strconv.ParseInt(c.Param(name), 10, 64)
-	if err != nil || id <= 0 {
-		return 0, rayslice.NotFound(what)
-	}
-	return id, nil
 }
 
 // endOwnSessions signs the visitor out everywhere, here too.

@@ -138,7 +138,7 @@ func (s *Server) createTeam(c echo.Context) error {
 		return err
 	}
 	draft, err := web.ParseTeam(values)
-	if err = together(err, draft.Validate()); err == nil {
+	if err = together(err, draft.Validate(s.config.Reserved...)); err == nil {
 		err = s.config.Store.CreateTeam(c.Request().Context(), user(c), draft)
 	}
 	if err == nil {

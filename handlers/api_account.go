@@ -71,7 +71,7 @@ func (p program) CreateToken(ctx context.Context, asked api.CreateTokenRequestOb
 // RevokeToken revokes one of the caller's tokens.
 func (p program) RevokeToken(ctx context.Context, _ api.RevokeTokenRequestObject) (api.RevokeTokenResponseObject, error) {
 	c := echoOf(ctx)
-	id, err := numberParam(c, "token", "token")
+	id, err := idOf(c, "token", "token")
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +110,11 @@ func (p program) SetNotificationSettings(ctx context.Context, asked api.SetNotif
 		Form   string              `json:"webhook_form"`
 		Secret string              `json:"webhook_secret"`
 		Send   []rayslice.NewsKind `json:"send"`
+
+		// What was read with the rest, and is not for anybody to set.
+		HasSecret any `json:"has_secret"`
+		Failure   any `json:"failure"`
+		FailedAt  any `json:"failed_at"`
 	}
 	c := echoOf(ctx)
 	if err := readJSON(c, asked.Body, &body, "mail", "webhook_form", "send"); err != nil {

@@ -33,6 +33,8 @@ func TestPeopleByProgram(t *testing.T) {
 	}
 	admin.postJSON(bob+"/roles", `{"role": "lead", "team": "vision"}`).want(http.StatusConflict)
 	admin.postJSON(bob+"/roles", `{"role": "admin", "team": "vision"}`).want(http.StatusUnprocessableEntity)
+	admin.get("/api/v1/people/+1").want(http.StatusNotFound)
+	admin.get("/api/v1/people/01").want(http.StatusNotFound)
 	admin.postJSON(bob+"/roles/revoke", `{"role": "lead", "team": "vision", "source": "manual"}`).want(http.StatusOK).decode(&person)
 	if leads(person) {
 		t.Errorf("%+v", person)
@@ -129,6 +131,9 @@ func TestNotificationsByProgram(t *testing.T) {
 	if err != nil || len(told.Notices) != 3 {
 		t.Fatal(told, err)
 	}
+	got = lead.get("/api/v1/account/notifications").want(http.StatusOK)
+	lead.putJSON("/api/v1/account/notifications", got.Body.String()).want(http.StatusOK) // as it was read
+
 	notices := []int64{told.Notices[2].ID, told.Notices[1].ID, told.Notices[0].ID} // the oldest first
 	var page api.NoticePage
 	lead.get("/api/v1/notifications?limit=2").want(http.StatusOK).decode(&page)

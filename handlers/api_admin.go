@@ -64,7 +64,7 @@ func toPerson(p store.Person) api.Person {
 // personDetails is the person in the path as programs see them.
 func (s *Server) personDetails(c echo.Context) (api.PersonDetails, error) {
 	ctx, actor := c.Request().Context(), user(c)
-	id, err := numberParam(c, "user", "user")
+	id, err := idOf(c, "user", "user")
 	if err != nil {
 		return api.PersonDetails{}, err
 	}
@@ -85,7 +85,7 @@ func (p program) ShowPerson(ctx context.Context, _ api.ShowPersonRequestObject) 
 
 // changed carries out a change of the person in the path and returns them as they are then.
 func (s *Server) changed(c echo.Context, change func(c echo.Context, id int64) error) (api.PersonDetails, error) {
-	id, err := numberParam(c, "user", "user")
+	id, err := idOf(c, "user", "user")
 	if err == nil {
 		err = change(c, id)
 	}

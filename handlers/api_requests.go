@@ -39,7 +39,12 @@ func (p program) CreateRequest(ctx context.Context, asked api.CreateRequestReque
 	if err != nil {
 		return nil, err
 	}
-	one := oneRequest(p.requestOf(c, request, store.Observed{}, nil)) // nothing has been observed yet
+	one := oneRequest(p.requestOf(c, request, store.Observed{}, nil))
+	if key != "" { // it may be from before, and much been observed since
+		if one, err = p.observed(c, request); err != nil {
+			return nil, err
+		}
+	}
 	return api.CreateRequest201JSONResponse{Body: one.Body, Headers: api.CreateRequest201ResponseHeaders{
 		ETag: one.Headers.ETag, Location: "/api/v1/requests/" + request.ID,
 	}}, nil
@@ -86,20 +91,13 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return keys[0], nil
 }
 
-// readDryRun refuses what is neither yes nor no, and every other name: somebody who meant a dry run must not get a
-// cluster.
+// readDryRun refuses what is neither yes nor no: somebody who meant a dry run must not get a cluster.
 func readDryRun(query url.Values) (bool, error) {
-	for name := range query {
-		if name != "dry_run" {
-			return false, rayslice.Invalid(rayslice.FieldError{Field: name, Code: rayslice.CodeUnknownField})
-		}
-	}
-	values, asked := query["dry_run"]
-	if !asked {
+	switch text := query.Get("dry_run"); {
+	case !query.Has("dry_run"), text == "false":
 		return false, nil
-	}
-	if len(values) == 1 && (values[0] == "true" || values[0] == "false") {
-		return values[0] == "true", nil
+	case text == "true":
+		return true, nil
 	}
 	return false, rayslice.Invalid(rayslice.FieldError{Field: "dry_run", Code: rayslice.CodeType, Args: map[string]any{"want": "bool", "got": "text"}})
 }

@@ -399,6 +399,13 @@ func TestIdempotencyKey(t *testing.T) {
 	if first.Id != second.Id {
 		t.Errorf("%s and %s, want one request", first.Id, second.Id)
 	}
+	if err := p.store.SaveCluster(t.Context(), rayslice.System, rayslice.Cluster{RequestID: first.Id, ObservedAt: time.Now(), Exists: true, Ours: true, UID: "uid"}); err != nil {
+		t.Fatal(err)
+	}
+	again := ada.postJSON("/api/v1/requests", goodBody).want(http.StatusCreated)
+	if shown := ada.get("/api/v1/requests/" + first.Id).want(http.StatusOK); again.Header().Get("ETag") != shown.Header().Get("ETag") || again.Body.String() != shown.Body.String() {
+		t.Errorf("sent again, the request is\n%s\nand read it is\n%s", again.Body, shown.Body)
+	}
 	other := strings.Replace(goodBody, "ablation-7", "other", 1)
 	if got := ada.postJSON("/api/v1/requests", other).want(http.StatusUnprocessableEntity).problem(); got.Code != codeKeyReused {
 		t.Errorf("code %s, want %s", got.Code, codeKeyReused)

@@ -37,7 +37,7 @@ func (p program) CreateTeam(ctx context.Context, asked api.CreateTeamRequestObje
 		return nil, err
 	}
 	draft := rayslice.TeamDraft{Name: body.Name, Namespace: body.Namespace, Limit: body.Charge}
-	if err := draft.Validate(); err != nil {
+	if err := draft.Validate(p.config.Reserved...); err != nil {
 		return nil, err
 	}
 	if err := p.config.Store.CreateTeam(ctx, user(c), draft); err != nil {

@@ -110,7 +110,7 @@ func (r *filterReader) row() int64 {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
+	if err != nil || !rowNumber.MatchString(text) {
 		r.refuse("cursor", rayslice.CodeCharacters, nil)
 	}
 	return n

@@ -80,7 +80,7 @@ func (s *Server) showPerson(c echo.Context) error {
 }
 
 func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
-	id, err := numberParam(c, "user", "user")
+	id, err := idOf(c, "user", "user")
 	if err != nil {
 		return web.PersonPage{}, err
 	}
@@ -100,7 +100,7 @@ func (s *Server) personPage(c echo.Context) (web.PersonPage, error) {
 // with what did not work.
 func (s *Server) changePerson(done string, change func(c echo.Context, id int64, form url.Values) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		id, err := numberParam(c, "user", "user")
+		id, err := idOf(c, "user", "user")
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (s *Server) endSessions(c echo.Context, id int64, _ url.Values) error {
 }
 
 func (s *Server) revokePersonToken(c echo.Context, id int64, _ url.Values) error {
-	token, err := numberParam(c, "token", "token")
+	token, err := idOf(c, "token", "token")
 	if err != nil {
 		return err
 	}

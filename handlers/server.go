@@ -42,6 +42,7 @@ type Config struct {
 	ClustersDomain string                       // optional: below it every cluster has a host of its own, e.g. "clusters.example"
 	Dashboard      func(Head) http.RoundTripper // with ClustersDomain: the way to the dashboard of one head, which goes nowhere else
 
+	Reserved     []string               // namespaces that no team may have, beside Kubernetes' own: the portal's, KubeRay's
 	Unlimited    bool                   // nobody is held to a share; for measurements
 	Mail         bool                   // there is a mail server for notifications
 	CheckWebhook func(url string) error // optional: refuses addresses that notifications may not go to, as an invalid field "webhook_url"

@@ -69,6 +69,7 @@ func open(t testing.TB, change ...func(*Config)) *portal {
 		Store: p.store, Sessions: sessions, Catalogue: testCatalogue(), Render: renderName, Lint: testLinter(), Metrics: prometheus.NewRegistry(),
 		Logger: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Demo:   true, Version: "test", PublicURL: "http://portal.example",
+		Reserved:  []string{"rayslice", "kuberay-system"},
 		Unlimited: true, // TestLimits has the real ones
 	}
 	for _, f := range change {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -133,10 +134,13 @@ func teamPages(c echo.Context, team, place string, next int64) web.Pages {
 	return pages("/teams/"+team, without(c.QueryParams(), "confirm"), place, rowID(next))
 }
 
+// rowNumber is how the number of a row is written, and the only way.
+var rowNumber = regexp.MustCompile(`^[1-9][0-9]*$`)
+
 // idOf returns the number in the path. What cannot be an id is not found, like an id that does not exist.
 func idOf(c echo.Context, name, what string) (int64, error) {
 	id, err := strconv.ParseInt(c.Param(name), 10, 64)
-	if err != nil || id < 1 {
+	if err != nil || !rowNumber.MatchString(c.Param(name)) {
 		return 0, rayslice.NotFound(what)
 	}
 	return id, nil

@@ -88,11 +88,6 @@ func useToJSON(c echo.Context, u rayslice.Use) useJSON {
 // readStretch reads ?range=, or ?from=, ?to= and ?step=, and names every bad parameter. Without any it is the last hour.
 func readStretch(query url.Values, now time.Time) (stretch, error) {
 	r := &filterReader{query: query}
-	for name := range query {
-		if !slices.Contains([]string{"range", "from", "to", "step"}, name) {
-			r.refuse(name, rayslice.CodeUnknownField, nil)
-		}
-	}
 	if query.Has("range") || !query.Has("from") && !query.Has("to") && !query.Has("step") {
 		return r.named(now)
 	}

@@ -110,7 +110,7 @@ func (p *portal) open(ctx context.Context) error {
 		Lint:   linter(catalogue),
 		Health: p.health, Demo: p.config.PersonaSignIn, OIDC: oidc, Version: programVersion(), PublicURL: p.config.BaseURL(),
 		TrustedProxies: p.config.TrustedProxies, CORSOrigins: p.config.CORSOrigins, ClustersDomain: p.config.clustersDomain(), Dashboard: p.dashboard,
-		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL,
+		Mail: p.config.SMTPAddr != "", CheckWebhook: allow.CheckURL, Reserved: p.config.reserved(),
 	})
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -49,11 +50,19 @@ func loadRoster(path string) (roster, error) {
 // yet a team would seem to have its leads.
 func (c Config) roster() (roster, error) {
 	r, err := loadRoster(c.Teams)
+	for i, t := range r.Teams {
+		if bad := (rayslice.TeamDraft{Name: t.Name, Namespace: t.Namespace}).Validate(c.reserved()...); err == nil && bad != nil {
+			err = fmt.Errorf("%s: teams[%d]: %w", cmp.Or(c.Teams, "teams.yaml"), i, bad)
+		}
+	}
 	if err == nil && len(r.People) > 0 && !c.PersonaSignIn {
 		err = fmt.Errorf("%s: people are for trying out with --persona-sign-in; remove them: people come with their first sign-in (docs/configuration.md, Teams and people)", c.Teams)
 	}
 	return r, err
 }
+
+// reserved are namespaces that no team may have, beside Kubernetes' own.
+func (c Config) reserved() []string { return []string{c.Namespace, c.KubeRayNamespace} }
 
 // seed returns the roster as the store takes it.
 func (r roster) seed() store.Seed {

@@ -29,6 +29,16 @@ func TestDemoRoster(t *testing.T) {
 	}
 }
 
+// TestReservedNamespaces keeps teams out of the portal's, KubeRay's and Kubernetes' own namespaces.
+func TestReservedNamespaces(t *testing.T) {
+	for _, namespace := range []string{"rayslice-here", "kuberay-there", "kube-system", "default"} {
+		c := Config{Namespace: "rayslice-here", KubeRayNamespace: "kuberay-there", Teams: write(t, "teams: [{name: vision, namespace: "+namespace+", limit_gib: 96}]")}
+		if _, err := c.roster(); err == nil || !strings.Contains(err.Error(), "teams[0]") || !strings.Contains(err.Error(), "namespace") {
+			t.Errorf("%s: %v", namespace, err)
+		}
+	}
+}
+
 func TestRosterRefusals(t *testing.T) {
 	const good = `
 teams: [{name: vision, namespace: team-vision, limit_gib: 96}]
