@@ -2,50 +2,51 @@ package rayslice
 
 import "time"
 
-// A Cluster is what Kubernetes reports about one request: the RayCluster, its pods and their slices.
+// A Cluster is what Kubernetes reports about one request: the RayCluster, its pods and their slices. Its JSON, of which every list
+// reads many, says nothing of what is not so.
 type Cluster struct {
 	RequestID  string    `json:"request_id"`
-	ObservedAt time.Time `json:"observed_at"` // when this was read from the caches
+	ObservedAt time.Time `json:"observed_at,omitzero"` // when this was read from the caches
 
-	Exists     bool      `json:"exists"`      // an object with the request's name exists
-	Ours       bool      `json:"ours"`        // and it carries the request's label
-	UID        string    `json:"uid"`         // of the RayCluster
-	Deleting   bool      `json:"deleting"`    // deletion has begun
-	CreatedAt  time.Time `json:"created_at"`  // of the RayCluster
-	Confirmed  bool      `json:"-"`           // a live read, not only the cache, has just seen what Exists says
-	RayVersion string    `json:"ray_version"` // what the head's /api/version answered; "" = not answered yet
+	Exists     bool      `json:"exists,omitzero"`      // an object with the request's name exists
+	Ours       bool      `json:"ours,omitzero"`        // and it carries the request's label
+	UID        string    `json:"uid,omitzero"`         // of the RayCluster
+	Deleting   bool      `json:"deleting,omitzero"`    // deletion has begun
+	CreatedAt  time.Time `json:"created_at,omitzero"`  // of the RayCluster
+	Confirmed  bool      `json:"-"`                    // a live read, not only the cache, has just seen what Exists says
+	RayVersion string    `json:"ray_version,omitzero"` // what the head's /api/version answered; "" = not answered yet
 
-	Head        *Worker  `json:"head"`         // nil = no head pod
-	Workers     []Worker `json:"workers"`      // worker pods, sorted by group and name
-	HeadAnswers bool     `json:"head_answers"` // the head answered /api/version through our path
-	Service     string   `json:"service"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
+	Head        *Worker  `json:"head,omitzero"`         // nil = no head pod
+	Workers     []Worker `json:"workers,omitzero"`      // worker pods, sorted by group and name
+	HeadAnswers bool     `json:"head_answers,omitzero"` // the head answered /api/version through our path
+	Service     string   `json:"service,omitzero"`      // DNS name of the head service, e.g. "rs-…-head-svc.team-vision.svc"
 
-	Verification VerificationState  `json:"verification"` // how far the gate before ready is
-	Touched      bool               `json:"touched"`      // KubeRay has looked at the object
-	OperatorAt   time.Time          `json:"operator_at"`  // when KubeRay last made a pod for any cluster; filled in while pods are missing, zero = not known
-	Conditions   []KubeRayCondition `json:"conditions"`   // what KubeRay says of the object
+	Verification VerificationState  `json:"verification,omitzero"` // how far the gate before ready is
+	Touched      bool               `json:"touched,omitzero"`      // KubeRay has looked at the object
+	OperatorAt   time.Time          `json:"operator_at,omitzero"`  // when KubeRay last made a pod for any cluster; filled in while pods are missing, zero = not known
+	Conditions   []KubeRayCondition `json:"conditions,omitzero"`   // what KubeRay says of the object
 
-	Problem   Reason  `json:"problem"`   // the most telling thing that is wrong; zero = nothing
-	Unguarded Reason  `json:"unguarded"` // why its network policies do not stand, so that other teams may reach it; zero = they do
-	Drift     []Drift `json:"drift"`     // where the object differs from what was approved
-	Events    []Event `json:"events"`    // latest first, at most 20
+	Problem   Reason  `json:"problem,omitzero"`   // the most telling thing that is wrong; zero = nothing
+	Unguarded Reason  `json:"unguarded,omitzero"` // why its network policies do not stand, so that other teams may reach it; zero = they do
+	Drift     []Drift `json:"drift,omitzero"`     // where the object differs from what was approved
+	Events    []Event `json:"events,omitzero"`    // latest first, at most 20
 }
 
 // A Worker is one pod of a cluster.
 type Worker struct {
-	Name       string      `json:"name"`
-	UID        string      `json:"uid"`
-	Group      string      `json:"group"`
-	Phase      PodPhase    `json:"phase"`
-	Ready      bool        `json:"ready"`
-	Deleting   bool        `json:"deleting"`
-	Node       string      `json:"node"`       // "" = not placed
-	IP         string      `json:"ip"`         // "" = none yet
-	Slice      Slice       `json:"slice"`      // what the running pod asks for, which may differ from what is approved
-	Placements []Placement `json:"placements"` // physical cards; empty = unknown
-	Problem    Reason      `json:"problem"`    // why it does not run; zero = nothing
-	Restarts   int         `json:"restarts"`
-	CreatedAt  time.Time   `json:"created_at"`
+	Name       string      `json:"name,omitzero"`
+	UID        string      `json:"uid,omitzero"`
+	Group      string      `json:"group,omitzero"`
+	Phase      PodPhase    `json:"phase,omitzero"`
+	Ready      bool        `json:"ready,omitzero"`
+	Deleting   bool        `json:"deleting,omitzero"`
+	Node       string      `json:"node,omitzero"`       // "" = not placed
+	IP         string      `json:"ip,omitzero"`         // "" = none yet
+	Slice      Slice       `json:"slice,omitzero"`      // what the running pod asks for, which may differ from what is approved
+	Placements []Placement `json:"placements,omitzero"` // physical cards; empty = unknown
+	Problem    Reason      `json:"problem,omitzero"`    // why it does not run; zero = nothing
+	Restarts   int         `json:"restarts,omitzero"`
+	CreatedAt  time.Time   `json:"created_at,omitzero"`
 }
 
 // A Placement is the part of a slice that lies on one card.

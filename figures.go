@@ -92,18 +92,3 @@ func sliceMiB(slice Slice, pool Pool, cardMiB int) (least, most int) {
 	}
 	return least, most
 }
-
-// How far what a card's slices use may lie below what its node says before something is wrong: contexts and the driver
-// take memory that nobody has asked for.
-const (
-	overheadMiB     = 512
-	overheadPercent = 5 // of what the node says
-)
-
-// Overhead compares what the slices on a card use together with what its node says about the card, both MiB, and returns
-// the difference. It is strange when it is larger than contexts and driver take, or below zero: then one of the two is
-// wrong, or somebody uses the card without a slice.
-func Overhead(insideMiB, nodeMiB int) (mib int, strange bool) {
-	mib = nodeMiB - insideMiB
-	return mib, mib < -toleranceMiB || mib > max(overheadMiB, nodeMiB*overheadPercent/100)
-}

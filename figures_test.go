@@ -71,20 +71,3 @@ func TestUtilisationGrade(t *testing.T) {
 		t.Errorf("on a whole card: %s", got)
 	}
 }
-
-func TestOverhead(t *testing.T) {
-	for name, tc := range map[string]struct {
-		inside, node, want int
-		wantStrange        bool
-	}{
-		"B049 contexts and driver":        {35122, 36336, 1214, false},
-		"an idle card":                    {0, 480, 480, false},
-		"somebody without a slice":        {8000, 23000, 15000, true},
-		"slices use more than the card":   {9000, 8000, -1000, true},
-		"read at slightly different time": {8010, 8000, -10, false},
-	} {
-		if got, strange := Overhead(tc.inside, tc.node); got != tc.want || strange != tc.wantStrange {
-			t.Errorf("%s: %d MiB, strange %v; want %d, %v", name, got, strange, tc.want, tc.wantStrange)
-		}
-	}
-}

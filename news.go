@@ -22,6 +22,7 @@ const (
 	NewsReady     NewsKind = "ready"     // the cluster of a request that had to wait for a lead can be used
 	NewsAttention NewsKind = "attention" // something is wrong with the cluster, Reason says what
 	NewsEnding    NewsKind = "ending"    // the cluster ends within an hour; Args: ends, RFC 3339
+	NewsIdle      NewsKind = "idle"      // the cluster does nothing for long, Reason says for how long
 	NewsExpired   NewsKind = "expired"   // its time is over
 	NewsStopped   NewsKind = "stopped"   // somebody other than its owner stopped it, or took it away outside the portal; Args: who, or Reason
 
@@ -42,7 +43,7 @@ const (
 // NewsKinds returns every kind that can be muted, in the order people choose from.
 func NewsKinds() []NewsKind {
 	return []NewsKind{NewsWaiting, NewsReturned, NewsApproved, NewsSmaller, NewsRejected, NewsCancelled, NewsReady, NewsAttention,
-		NewsEnding, NewsExpired, NewsStopped, NewsEscalated, NewsRaiseAsked, NewsRaiseGranted, NewsRaiseDenied, NewsRaiseEnded,
+		NewsEnding, NewsIdle, NewsExpired, NewsStopped, NewsEscalated, NewsRaiseAsked, NewsRaiseGranted, NewsRaiseDenied, NewsRaiseEnded,
 		NewsNotEnforced, NewsRole, NewsTokenEnds}
 }
 

@@ -122,6 +122,7 @@ func (s Sample) Possible() (Sample, int) {
 // Idle holders: who holds slices and does nothing with them.
 const (
 	IdleAfter   = 2 * time.Hour    // a cluster that has done nothing for so long is named
+	IdleWarn    = 6 * time.Hour    // … and its owner told
 	IdleLook    = 12 * time.Hour   // how far back it is looked
 	IdleGap     = 10 * time.Minute // nothing known for longer than that is not idleness
 	IdlePercent = 1.0              // utilisation up to which a card does nothing; if the card does nothing, so does each slice on it
@@ -143,6 +144,9 @@ type TeamUsePoint struct {
 	Known      int       `json:"known"`       // slices counted in UsedGiB
 	Unknown    int       `json:"unknown"`     // slices left out: nothing known, or only of the whole card
 }
+
+// ReasonIdle is the code of why somebody is told of an idle cluster; Args: hours.
+const ReasonIdle = "idle"
 
 // An IdleHolder is a cluster that is ready and has used its slices for nothing, all of that time known.
 type IdleHolder struct {

@@ -41,22 +41,26 @@ func OpenPortal(ctx context.Context, address, settings, catalogue, version strin
 	if p.Store, err = store.Open(ctx, address+settings); err != nil {
 		return nil, err
 	}
-	p.Store.LetPersonasIn()
 	if p.Pool, err = pgxpool.New(ctx, address); err != nil {
 		p.Store.Close()
 		return nil, err
 	}
-	p.Server, err = handlers.New(handlers.Config{
-		Store: p.Store, Sessions: p.Pool, Catalogue: p.Catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, p.Catalogue) },
-		Demo:   true, Version: version, PublicURL: PublicURL, BaseContext: ctx, Unlimited: true,
-	})
-	if err != nil {
+	if p.Server, err = p.Over(ctx, p.Store, version); err != nil {
 		p.Pool.Close()
 		p.Store.Close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// Over returns the same HTTP side over another Store. Close it.
+func (p *Portal) Over(ctx context.Context, s *store.Store, version string) (*handlers.Server, error) {
+	s.LetPersonasIn()
+	return handlers.New(handlers.Config{
+		Store: s, Sessions: p.Pool, Catalogue: p.Catalogue, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		Render: func(r rayslice.Request) (string, error) { return k8s.RenderYAML(r, p.Catalogue) },
+		Demo:   true, Version: version, PublicURL: PublicURL, BaseContext: ctx, Unlimited: true,
+	})
 }
 
 // Close ends the portal and its connections.

@@ -95,6 +95,12 @@ func (s *Server) changed(c echo.Context, change func(c echo.Context, id int64) e
 	return s.personDetails(c)
 }
 
+// allRoles and allSources are what a role and who gave it can be.
+var (
+	allRoles   = []rayslice.Role{rayslice.RoleMember, rayslice.RoleLead, rayslice.RoleAdmin}
+	allSources = []rayslice.Source{rayslice.SourceSeed, rayslice.SourceManual, rayslice.SourceOIDC, rayslice.SourceConfig, rayslice.SourceDeputy}
+)
+
 // GrantRole gives a role by hand.
 func (p program) GrantRole(ctx context.Context, asked api.GrantRoleRequestObject) (api.GrantRoleResponseObject, error) {
 	var body struct {
@@ -119,6 +125,9 @@ func (p program) RevokeRole(ctx context.Context, asked api.RevokeRoleRequestObje
 	}
 	person, err := p.changed(echoOf(ctx), func(c echo.Context, id int64) error {
 		if err := readJSON(c, asked.Body, &body, "role", "source"); err != nil {
+			return err
+		}
+		if err := together(choose("role", allRoles, body.Role), choose("source", allSources, body.Source)); err != nil {
 			return err
 		}
 		return p.config.Store.RevokeRole(ctx, user(c), rayslice.RoleGrant{UserID: id, Team: orNone(body.Team), Role: body.Role, Source: body.Source})

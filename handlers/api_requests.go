@@ -5,12 +5,16 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/handlers/api"
+	"github.com/rayslice/rayslice/store"
+	"github.com/rayslice/rayslice/web"
 )
 
 // CreateRequest asks for a cluster, or with ?dry_run=true says what would be asked for.
@@ -35,7 +39,7 @@ func (p program) CreateRequest(ctx context.Context, asked api.CreateRequestReque
 	if err != nil {
 		return nil, err
 	}
-	one := oneRequest(p.requestOf(c, request, rayslice.Cluster{}, nil)) // nothing has been observed yet
+	one := oneRequest(p.requestOf(c, request, store.Observed{}, nil)) // nothing has been observed yet
 	return api.CreateRequest201JSONResponse{Body: one.Body, Headers: api.CreateRequest201ResponseHeaders{
 		ETag: one.Headers.ETag, Location: "/api/v1/requests/" + request.ID,
 	}}, nil
@@ -253,20 +257,27 @@ func (p program) ListRequests(ctx context.Context, _ api.ListRequestsRequestObje
 
 // requestsOf returns requests as programs see them, with what is known of their clusters.
 func (s *Server) requestsOf(c echo.Context, requests []rayslice.Request) ([]api.Request, error) {
-	ctx, actor := c.Request().Context(), user(c)
-	rows, err := s.rows(ctx, actor, requests)
+	observed, err := s.config.Store.Observed(c.Request().Context(), user(c), idsOf(requests))
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := s.config.Store.Fleet(ctx, actor)
+	problems, err := s.problems(c, requests...)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]api.Request, len(rows))
-	for i, row := range rows {
-		all[i] = s.requestOf(c, row.Request, row.Cluster, fleet.Problems)
+	all := make([]api.Request, len(requests))
+	for i, r := range requests {
+		all[i] = s.requestOf(c, r, observed[r.ID], problems)
 	}
 	return all, nil
+}
+
+// problems returns what is wrong with Kubernetes as a whole, where one of the requests may wait for it.
+func (s *Server) problems(c echo.Context, requests ...rayslice.Request) ([]rayslice.Reason, error) {
+	if !slices.ContainsFunc(requests, func(r rayslice.Request) bool { return r.State.Live() && r.State != rayslice.StateReady }) {
+		return nil, nil
+	}
+	return s.config.Store.FleetProblems(c.Request().Context(), user(c))
 }
 
 // StopRequest stops a cluster. Stopping twice is stopping once.
@@ -322,16 +333,23 @@ func oneRequest(body api.Request) api.OneRequestJSONResponse {
 // details returns a request as programs see it, with what is known of its cluster.
 func (s *Server) details(c echo.Context, request rayslice.Request) (api.Request, error) {
 	ctx, actor := c.Request().Context(), user(c)
-	cluster, err := s.config.Store.Cluster(ctx, actor, request.ID)
-	if err != nil {
+	var observed store.Observed
+	var err error
+	if observed.Cluster, err = s.config.Store.Cluster(ctx, actor, request.ID); err != nil {
 		return api.Request{}, err
 	}
-	fleet, err := s.config.Store.Fleet(ctx, actor)
-	return s.requestOf(c, request, cluster, fleet.Problems), err
+	if request.State.Live() {
+		if observed.Badge, err = s.config.Store.Badge(ctx, actor, observed.Cluster); err != nil {
+			return api.Request{}, err
+		}
+	}
+	problems, err := s.problems(c, request)
+	return s.requestOf(c, request, observed, problems), err
 }
 
 // requestOf is a request as programs see it; problems are those of Kubernetes as a whole. What is not known, or has not happened, is null and never zero.
-func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster, problems []rayslice.Reason) api.Request {
+func (s *Server) requestOf(c echo.Context, r rayslice.Request, observed store.Observed, problems []rayslice.Reason) api.Request {
+	cluster := observed.Cluster
 	now := s.now()
 	image, _ := s.config.Catalogue.Image(r.Draft.Image)
 	j := api.Request{
@@ -341,11 +359,9 @@ func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.
 		PullSecrets: append([]string{}, r.Draft.PullSecrets...), Unverified: r.Draft.Unverified,
 		SentAt: r.SentAt, DecidedBy: said(r.DecidedBy), Answer: said(r.Answer), Reason: reasonOf(c, r.Reason),
 		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
-		Object: api.ObjectName{Namespace: r.Namespace, Name: r.ObjectName()}, Cluster: clusterOf(r, cluster), ObservedAt: known(cluster.ObservedAt),
-		Pending: toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now),
-	}
-	if user(c).Access(r) != rayslice.AccessNone {
-		j.DashboardUrl = said(s.clusters.origin(r.ID))
+		Object: api.ObjectName{Namespace: r.Namespace, Name: r.ObjectName()}, Cluster: s.clusterOf(c, r, cluster), ObservedAt: known(cluster.ObservedAt),
+		Pending:      toPendingJSON(visitOf(c).locale, rayslice.Explain(r, cluster, problems, now), now),
+		Verification: badgeOf(observed.Badge), DashboardUrl: said(s.wayTo(c, r).Host),
 	}
 	if r.Asked != nil {
 		j.Asked = &api.Asked{Hours: r.Asked.Hours, Groups: r.Asked.Groups, Charge: r.Asked.Charge()}
@@ -354,29 +370,35 @@ func (s *Server) requestOf(c echo.Context, r rayslice.Request, cluster rayslice.
 }
 
 // clusterOf sums up what Kubernetes reported; nil when nothing was observed yet.
-func clusterOf(r rayslice.Request, cluster rayslice.Cluster) *api.Cluster {
+func (s *Server) clusterOf(c echo.Context, r rayslice.Request, cluster rayslice.Cluster) *api.Cluster {
 	if cluster.ObservedAt.IsZero() {
 		return nil
 	}
 	return &api.Cluster{
 		HeadReady:    cluster.Head != nil && cluster.Head.Ready && cluster.HeadAnswers,
 		WorkersReady: cluster.ReadyWorkers(), WorkersWanted: r.Draft.MinWorkers(), RayVersion: said(cluster.RayVersion),
-		Connect: connect(cluster.Service), Drift: append([]rayslice.Drift{}, cluster.Drift...),
+		Connect: connect(cluster.Service, s.wayTo(c, r)), Drift: append([]rayslice.Drift{}, cluster.Drift...),
 	}
+}
+
+// badgeOf returns nil for a cluster of which no worker was verified.
+func badgeOf(badge rayslice.Badge) *api.Badge {
+	if badge.Enforcement == "" {
+		return nil
+	}
+	return &badge
 }
 
 // reasonJSON says why something is as it is, as a code for programs and a sentence in the caller's language.
 type reasonJSON = api.Reason
 
-func connect(service string) *api.Connect {
+// connect returns where a cluster can be reached, through the portal as far as there is a way; nil while it has no address.
+func connect(service string, way web.Way) *api.Connect {
 	if service == "" {
 		return nil
 	}
-	dashboard := "http://" + service + ":8265"
-	return &api.Connect{
-		Client: "ray://" + service + ":10001", Dashboard: dashboard,
-		JobSubmit: "ray job submit --address " + dashboard + " -- python script.py",
-	}
+	a := web.AddressesOf(service, way)
+	return &api.Connect{Client: a.Client, Dashboard: a.Dashboard, JobSubmit: strings.Join(a.JobSubmit, " ")}
 }
 
 // known returns nil for the zero time.

@@ -41,7 +41,7 @@ func TestAPIStory(t *testing.T) {
 		"image": "rayproject/ray:2.52.0-py311", "ray_version": "2.52.0", "python_version": "3.11", "env": map[string]any{}, "pull_secrets": []any{}, "unverified": false,
 		"created_at": got["created_at"], "ends_at": got["ends_at"], "ready_at": nil, "stopped_at": nil,
 		"object":  map[string]any{"namespace": "team-vision", "name": "rs-" + id},
-		"cluster": nil, "observed_at": nil, "dashboard_url": nil, "pending": got["pending"],
+		"cluster": nil, "observed_at": nil, "dashboard_url": nil, "verification": nil, "pending": got["pending"],
 	}
 	if pending, _ := got["pending"].(map[string]any); pending["stage"] != "create" || len(pending["conditions"].([]any)) != 0 {
 		t.Errorf("pending %v", pending)
@@ -146,11 +146,81 @@ func TestAPIObservedCluster(t *testing.T) {
 	cluster.Drift = []rayslice.Drift{{Field: "spec.workerGroupSpecs[0].replicas", Approved: "2", Observed: "4", Manager: "kubectl-edit"}}
 	want := &api.Connect{
 		Client: "ray://rs-x-head-svc.team-vision.svc:10001", Dashboard: "http://rs-x-head-svc.team-vision.svc:8265",
-		JobSubmit: "ray job submit --address http://rs-x-head-svc.team-vision.svc:8265 -- python script.py",
+		JobSubmit: "ray job submit --address http://rs-x-head-svc.team-vision.svc:8265 --working-dir . -- python train.py",
 	}
 	if diff := cmp.Diff(summary{&api.Cluster{HeadReady: true, WorkersReady: 1, WorkersWanted: 2, Connect: want, Drift: cluster.Drift}, &observed}, look()); diff != "" {
 		t.Errorf("with a head (-want +got):\n%s", diff)
 	}
+}
+
+// TestAPIVerificationBadge has the same badge for one request and in the list, and null while nothing is known.
+func TestAPIVerificationBadge(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	request := p.running()
+	type badge struct{ Verification *api.Badge }
+	look := func(what string, want *api.Badge) {
+		t.Helper()
+		var one badge
+		var list struct{ Requests []badge }
+		p.token(p.adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&one)
+		p.token(p.adaToken).get("/api/v1/requests").want(http.StatusOK).decode(&list)
+		if diff := cmp.Diff([]badge{{want}, {want}}, append(list.Requests, one)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	look("nobody has looked", nil)
+	storetest.Exec(t, `INSERT INTO verifications (run, request_id, pods) VALUES ('run', $1, '{uid-a}')`, request.ID)
+	look("while it is verified", nil)
+	enforced := rayslice.Certificate{At: time.Now(), Target: rayslice.Target{Pod: "worker-a", PodUID: "uid-a"}, Judgement: rayslice.Judgement{Enforcement: rayslice.Enforced}}
+	if err := p.store.FinishVerification(t.Context(), rayslice.System, "run", rayslice.Reason{}, []rayslice.Certificate{enforced}); err != nil {
+		t.Fatal(err)
+	}
+	look("afterwards", &api.Badge{Enforcement: rayslice.Enforced, Workers: 1, Enforced: 1})
+	storetest.Exec(t, `UPDATE certificates SET node = 'another'`)
+	look("on another node", &api.Badge{Enforcement: rayslice.OutOfDate, Workers: 1})
+	storetest.Exec(t, `UPDATE requests SET state = 'stopped' WHERE id = $1`, request.ID)
+	look("once it is over", nil)
+}
+
+// TestAPIWayIn names the way through the portal where there is one: in the list, for one request and on its page alike.
+func TestAPIWayIn(t *testing.T) {
+	t.Parallel()
+	const inside = "rs-ID-head-svc.team-vision.svc"
+	for domain, want := range map[string]api.Connect{
+		"": {Dashboard: "http://" + inside + ":8265", JobSubmit: "ray job submit --address http://" + inside + ":8265 --working-dir . -- python train.py"},
+		"clusters.example": {Dashboard: "http://ID.clusters.example",
+			JobSubmit: `ray job submit --address http://ID.clusters.example --headers "{\"Authorization\": \"Bearer $RAYSLICE_TOKEN\"}" --working-dir . -- python train.py`},
+		"clusters.localhost": {Dashboard: "http://ID.clusters.localhost",
+			JobSubmit: `ray job submit --address http://portal.example --headers "{\"Host\": \"ID.clusters.localhost\", \"Authorization\": \"Bearer $RAYSLICE_TOKEN\"}" --working-dir . -- python train.py`},
+	} {
+		p := open(t, func(config *Config) { config.ClustersDomain = domain })
+		request := p.create(p.Ada, storetest.Draft(1, 8))
+		p.run(request)
+		var one api.Request
+		var list api.RequestPage
+		p.token(p.adaToken).get("/api/v1/requests/" + request.ID).want(http.StatusOK).decode(&one)
+		p.token(p.adaToken).get("/api/v1/requests").want(http.StatusOK).decode(&list)
+		want.Client = "ray://" + inside + ":10001"
+		for what, got := range map[string]api.Request{"one": one, "list": list.Requests[0]} {
+			connect := *got.Cluster.Connect
+			connect.Client, connect.Dashboard, connect.JobSubmit = hideID(connect.Client, request), hideID(connect.Dashboard, request), hideID(connect.JobSubmit, request)
+			if diff := cmp.Diff(want, connect); diff != "" {
+				t.Errorf("%q, %s (-want +got):\n%s", domain, what, diff)
+			}
+			if through := got.DashboardUrl != nil; through != (domain != "") || through && *got.DashboardUrl != got.Cluster.Connect.Dashboard {
+				t.Errorf("%q, %s: dashboard_url %v", domain, what, got.DashboardUrl)
+			}
+		}
+		line := p.as(p.Ada).get("/clusters/" + request.ID).want(http.StatusOK).page().Find("#connect-job").Text()
+		if got := strings.ReplaceAll(line, " \\\n  ", " "); got != one.Cluster.Connect.JobSubmit {
+			t.Errorf("%q: the page says\n%s\nand the API\n%s", domain, got, one.Cluster.Connect.JobSubmit)
+		}
+	}
+}
+
+func hideID(text string, request rayslice.Request) string {
+	return strings.ReplaceAll(text, request.ID, "ID")
 }
 
 // TestAPIRefusals sends bad bodies and expects the status, the field and its code, and nothing written.

@@ -136,6 +136,9 @@ func (p program) SetRules(ctx context.Context, asked api.SetRulesRequestObject) 
 // ListGrants lists what a team's limit was ever made of.
 func (p program) ListGrants(ctx context.Context, asked api.ListGrantsRequestObject) (api.ListGrantsResponseObject, error) {
 	c := echoOf(ctx)
+	if _, err := p.config.Store.Team(ctx, user(c), asked.Name); err != nil { // before anything is said about parameters
+		return nil, err
+	}
 	r := &filterReader{query: c.QueryParams()}
 	after, limit := r.row(), r.limit(listLength)
 	if err := rayslice.Invalid(r.bad...); err != nil {
@@ -203,7 +206,7 @@ func (p program) EndDeputy(ctx context.Context, asked api.EndDeputyRequestObject
 // ShowTeamUse says what a team has made of what it holds.
 func (p program) ShowTeamUse(ctx context.Context, asked api.ShowTeamUseRequestObject) (api.ShowTeamUseResponseObject, error) {
 	c := echoOf(ctx)
-	if _, err := p.config.Store.Team(ctx, user(c), asked.Name); err != nil { // before anything is said about parameters
+	if _, err := p.config.Store.Team(ctx, user(c), asked.Name); err != nil {
 		return nil, err
 	}
 	from, to, err := readTeamStretch(c.QueryParams(), p.now())

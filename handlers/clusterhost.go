@@ -65,6 +65,15 @@ func (h *clusterHosts) origin(id string) string {
 	return h.scheme + "://" + id + "." + h.domain + h.port
 }
 
+// wayTo returns the visitor's way through the portal to a request's cluster; zero where there is none.
+func (s *Server) wayTo(c echo.Context, r rayslice.Request) web.Way {
+	access := user(c).Access(r)
+	if s.clusters == nil || access == rayslice.AccessNone {
+		return web.Way{}
+	}
+	return web.Way{Host: s.clusters.origin(r.ID), Portal: s.config.PublicURL, Access: access}
+}
+
 // clusterRoutes lists every address of the clusters' hosts.
 func (s *Server) clusterRoutes() *echo.Echo {
 	e := echo.New()

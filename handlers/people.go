@@ -41,7 +41,7 @@ func readPeopleFilter(actor rayslice.User, query url.Values) (store.PersonFilter
 		Search: r.search(), Team: r.team(actor), Role: rayslice.Role(query.Get("role")), Disabled: query.Get("disabled") == "1",
 		After: r.cursor(), Limit: r.limit(listLength),
 	}
-	if roles := []rayslice.Role{"", rayslice.RoleMember, rayslice.RoleLead, rayslice.RoleAdmin}; !slices.Contains(roles, filter.Role) {
+	if filter.Role != "" && !slices.Contains(allRoles, filter.Role) {
 		r.refuse("role", rayslice.CodeRequired, nil)
 	}
 	return filter, rayslice.Invalid(r.bad...)
@@ -131,8 +131,10 @@ func (s *Server) grantRole(c echo.Context, id int64, form url.Values) error {
 // giveRole gives somebody a role that they do not have for good yet.
 func (s *Server) giveRole(c echo.Context, id int64, team string, role rayslice.Role) error {
 	ctx, actor := c.Request().Context(), user(c)
-	if err := choose("role", []rayslice.Role{rayslice.RoleMember, rayslice.RoleLead, rayslice.RoleAdmin}, role); err != nil {
-		return err
+	if role != "" {
+		if err := choose("role", allRoles, role); err != nil {
+			return err
+		}
 	}
 	person, err := s.config.Store.Person(ctx, actor, id)
 	if err != nil {

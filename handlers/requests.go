@@ -83,17 +83,10 @@ func (s *Server) requests(ctx context.Context, actor rayslice.User, filter store
 	return found, err
 }
 
-// rows joins requests with what Kubernetes reported about them.
+// rows joins requests with what Kubernetes reported about them and what is known of their use.
 func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []rayslice.Request) ([]web.ClusterRow, error) {
-	ids := make([]string, len(requests))
-	for i, r := range requests {
-		ids[i] = r.ID
-	}
-	clusters, err := s.config.Store.Clusters(ctx, actor, ids)
-	if err != nil {
-		return nil, err
-	}
-	certificates, err := s.config.Store.LatestCertificates(ctx, actor, ids)
+	ids := idsOf(requests)
+	observed, err := s.config.Store.Observed(ctx, actor, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +96,18 @@ func (s *Server) rows(ctx context.Context, actor rayslice.User, requests []raysl
 	}
 	rows := make([]web.ClusterRow, len(requests))
 	for i, r := range requests {
-		rows[i] = web.ClusterRow{Request: r, Cluster: clusters[r.ID], Use: uses[r.ID], Badge: rayslice.NewBadge(clusters[r.ID], certificates[r.ID])}
+		o := observed[r.ID]
+		rows[i] = web.ClusterRow{Request: r, Cluster: o.Cluster, Use: uses[r.ID], Badge: o.Badge}
 	}
 	return rows, nil
+}
+
+func idsOf(requests []rayslice.Request) []string {
+	ids := make([]string, len(requests))
+	for i, r := range requests {
+		ids[i] = r.ID
+	}
+	return ids
 }
 
 // newRequest shows the form.
@@ -465,9 +467,7 @@ func (s *Server) requestPage(c echo.Context, framed func(echo.Context) (web.Fram
 	if p.Verification, err = s.verification(ctx, actor, request); err != nil {
 		return p, err
 	}
-	if s.clusters != nil {
-		p.Way = web.Way{Host: s.clusters.origin(id), Portal: s.config.PublicURL, Access: actor.Access(request)}
-	}
+	p.Way = s.wayTo(c, request)
 	if request.State.Open() {
 		p.Deciders, err = s.config.Store.Deciders(ctx, actor, request.Team, request.Owner.ID)
 	}

@@ -213,6 +213,58 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
+// TestProgramsCanDoWhatPagesCan has an address for programs beside every form of the pages, or says why there is none.
+func TestProgramsCanDoWhatPagesCan(t *testing.T) {
+	t.Parallel()
+	twin := map[string]string{
+		"/clusters":                                "POST /api/v1/requests",
+		"/clusters/preview":                        "POST /api/v1/requests", // ?dry_run=true
+		"/clusters/:id/preview":                    "POST /api/v1/requests",
+		"/clusters/import":                         "POST /api/v1/lint",
+		"/clusters/:id/stop":                       "POST /api/v1/requests/:id/stop",
+		"/clusters/:id/verify":                     "POST /api/v1/clusters/:id/verification",
+		"/clusters/:id/edit":                       "PUT /api/v1/requests/:id",
+		"/clusters/:id/reply":                      "POST /api/v1/requests/:id/reply",
+		"/approvals":                               "POST /api/v1/requests/:id/decision", // one after the other
+		"/approvals/:id":                           "POST /api/v1/requests/:id/decision",
+		"/teams/:name/rules":                       "PUT /api/v1/teams/:name/rules",
+		"/teams/:name/limit":                       "PUT /api/v1/teams/:name/limit",
+		"/teams/:name/grants/:grant/end":           "POST /api/v1/teams/:name/grants/:grant/end",
+		"/teams/:name/raises":                      "POST /api/v1/teams/:name/raises",
+		"/teams/:name/raises/:raise/withdraw":      "POST /api/v1/raises/:raise/withdraw",
+		"/teams/:name/deputies":                    "POST /api/v1/teams/:name/deputies",
+		"/teams/:name/deputies/:user/end":          "POST /api/v1/teams/:name/deputies/:user/end",
+		"/admin/teams":                             "POST /api/v1/teams",
+		"/admin/raises/:raise":                     "POST /api/v1/raises/:raise/decision",
+		"/account/tokens":                          "POST /api/v1/account/tokens",
+		"/account/tokens/:token/revoke":            "POST /api/v1/account/tokens/:token/revoke",
+		"/account/sessions/end":                    "POST /api/v1/account/sessions/end",
+		"/account/notifications":                   "PUT /api/v1/account/notifications",
+		"/account/notifications/test":              "POST /api/v1/account/notifications/test",
+		"/notifications/read":                      "POST /api/v1/notifications/read",
+		"/admin/people/:user/roles":                "POST /api/v1/people/:user/roles",
+		"/admin/people/:user/roles/revoke":         "POST /api/v1/people/:user/roles/revoke",
+		"/admin/people/:user/disable":              "POST /api/v1/people/:user/disable",
+		"/admin/people/:user/enable":               "POST /api/v1/people/:user/enable",
+		"/admin/people/:user/tokens/:token/revoke": "POST /api/v1/people/:user/tokens/:token/revoke",
+		"/admin/people/:user/sessions/end":         "POST /api/v1/people/:user/sessions/end",
+
+		"/signin": "", "/signout": "", // of browsers
+		"/language":          "", // programs send Accept-Language
+		"/clusters/:id/open": "", // programs send their token to the cluster's host
+	}
+	served := map[string]bool{}
+	for _, route := range open(t).server.echo.Routes() {
+		served[route.Method+" "+route.Path] = true
+	}
+	for route := range served {
+		path, isPost := strings.CutPrefix(route, "POST ")
+		if api, known := twin[path]; isPost && !strings.HasPrefix(path, "/api/") && (!known || api != "" && !served[api]) {
+			t.Errorf("programs cannot do %s: %q", path, api)
+		}
+	}
+}
+
 // TestMethods expects 405 with Allow wherever a path is known and the method is not: nothing changes by GET. A browser that
 // loads the answer to a form again is led to the page of the form.
 func TestMethods(t *testing.T) {
@@ -278,6 +330,19 @@ func TestAnotherTeamsObject(t *testing.T) {
 	}
 	same(sam, http.MethodPost, "/teams/speech/*", "raises/"+raise+"/withdraw", "raises/999999/withdraw")
 	same(sam, http.MethodPost, "/teams/speech/*", "grants/"+grant+"/end", "grants/999999/end")
+	for _, path := range []string{"", "/grants?cursor=x", "/audit?cursor=x", "/usage?from=x"} {
+		same(sam, http.MethodGet, "/api/v1/teams/*"+path, "vision", "no-such")
+	}
+	for _, path := range []string{"/raises", "/deputies", "/deputies/1/end", "/grants/" + grant + "/end"} {
+		same(sam, http.MethodPost, "/api/v1/teams/*"+path, "vision", "no-such")
+	}
+	for _, path := range []string{"/limit", "/rules"} {
+		same(sam, http.MethodPut, "/api/v1/teams/*"+path, "vision", "no-such")
+	}
+	same(sam, http.MethodGet, "/api/v1/raises/*", raise, "999999")
+	same(sam, http.MethodPost, "/api/v1/raises/*/withdraw", raise, "999999")
+	same(sam, http.MethodPost, "/api/v1/raises/*/decision", raise, "999999")
+	same(sam, http.MethodGet, "/api/v1/approvals/*", request.ID, unknown)
 	same(sam, http.MethodPost, "/clusters/*/stop", request.ID, unknown)
 	same(token, http.MethodGet, "/api/v1/requests/*", request.ID, unknown)
 	same(token, http.MethodPost, "/api/v1/requests/*/stop", request.ID, unknown)

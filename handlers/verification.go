@@ -73,7 +73,7 @@ func (s *Server) apiVerification(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	latest, err := s.config.Store.LatestCertificates(ctx, actor, []string{id})
+	standing, err := s.config.Store.StandingCertificates(ctx, actor, id)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Server) apiVerification(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, toVerification(c, cluster, latest[id], runs))
+	return c.JSON(http.StatusOK, toVerification(c, cluster, standing, runs))
 }
 
 func toVerification(c echo.Context, cluster rayslice.Cluster, certificates []rayslice.Certificate, runs []rayslice.Verification) verificationJSON {

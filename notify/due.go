@@ -13,6 +13,7 @@ import (
 // Times of what is done again and again, by the replica that river elects.
 const (
 	dueEvery   = 30 * time.Second
+	idleEvery  = 10 * time.Minute
 	cleanEvery = time.Hour
 	keepNotice = 90 * 24 * time.Hour
 )
@@ -22,6 +23,12 @@ type due struct{}
 
 // Kind names the job.
 func (due) Kind() string { return "due" }
+
+// idle is the job that tells of clusters that do nothing.
+type idle struct{}
+
+// Kind names the job.
+func (idle) Kind() string { return "idle" }
 
 // clean is the job that forgets old notices.
 type clean struct{}
@@ -37,7 +44,7 @@ func periodicJobs() []*river.PeriodicJob {
 		}
 		return river.NewPeriodicJob(river.PeriodicInterval(interval), job, &river.PeriodicJobOpts{RunOnStart: true})
 	}
-	return []*river.PeriodicJob{every(dueEvery, due{}), every(cleanEvery, clean{})}
+	return []*river.PeriodicJob{every(dueEvery, due{}), every(idleEvery, idle{}), every(cleanEvery, clean{})}
 }
 
 type dueWorker struct {
@@ -53,6 +60,17 @@ func (w *dueWorker) Work(ctx context.Context, _ *river.Job[due]) error {
 	}
 	_, err := w.n.config.Store.TellEndings(ctx, rayslice.System)
 	return errors.Join(sweepErr, err)
+}
+
+type idleWorker struct {
+	river.WorkerDefaults[idle]
+	n *Notifier
+}
+
+// Work tells owners.
+func (w *idleWorker) Work(ctx context.Context, _ *river.Job[idle]) error {
+	_, err := w.n.config.Store.TellIdle(ctx, rayslice.System)
+	return err
 }
 
 type cleanWorker struct {

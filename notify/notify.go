@@ -45,6 +45,7 @@ type Store interface {
 	Posted(ctx context.Context, actor rayslice.User, noticeID int64) error
 	NotPosted(ctx context.Context, actor rayslice.User, noticeID int64, why rayslice.Reason) error
 	TellEndings(ctx context.Context, actor rayslice.User) (int, error)
+	TellIdle(ctx context.Context, actor rayslice.User) (int, error)
 	CleanNotices(ctx context.Context, actor rayslice.User, before time.Time) (int, error)
 }
 
@@ -119,6 +120,7 @@ func (n *Notifier) client() (*river.Client[pgx.Tx], error) {
 	river.AddWorker(workers, &mailWorker{n: n})
 	river.AddWorker(workers, &webhookWorker{n: n})
 	river.AddWorker(workers, &dueWorker{n: n})
+	river.AddWorker(workers, &idleWorker{n: n})
 	river.AddWorker(workers, &cleanWorker{n: n})
 	client, err := river.NewClient(riverpgxv5.New(n.config.Pool), &river.Config{
 		Queues: map[string]river.QueueConfig{

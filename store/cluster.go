@@ -39,23 +39,43 @@ func scanCluster(row pgx.CollectableRow) (c rayslice.Cluster, err error) {
 	return c, err
 }
 
-// Clusters returns what was last observed about those of the requests that the actor may see and that were observed.
-// Events are left out: they are most of what is kept, and no list shows them.
-func (s *Store) Clusters(ctx context.Context, actor rayslice.User, ids []string) (map[string]rayslice.Cluster, error) {
+// Observed is what was last observed about a request, and what the certificates of its workers say of it.
+type Observed struct {
+	rayslice.Cluster
+	Badge rayslice.Badge // of a request that is over: not verified
+}
+
+// Observed returns what was last observed about those of the requests that the actor may see and that were observed. Events are
+// left out: they are most of what is kept, and no list shows them.
+func (s *Store) Observed(ctx context.Context, actor rayslice.User, ids []string) (map[string]Observed, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT
-			c.observed - 'events',
-			c.observed_at
-		FROM clusters c
-		JOIN requests r ON r.id = c.request_id
-		WHERE c.request_id = ANY ($1)
-			AND ($2 OR r.team = ANY ($3))`, ids, seesAll(actor), actor.Teams())
-	found, err := pgx.CollectRows(rows, scanCluster)
-	clusters := make(map[string]rayslice.Cluster, len(found))
-	for _, c := range found {
-		clusters[c.RequestID] = c
+			k.observed - 'events',
+			k.observed_at,
+			looks.of_request
+		FROM clusters k
+		JOIN requests r ON r.id = k.request_id
+		LEFT JOIN (`+looks+`) looks ON looks.request_id = r.id
+		WHERE k.request_id = ANY ($1)
+			AND ($2 OR r.team = ANY ($3))`, ids, seesAll(actor), actor.Teams(), liveStates())
+	found, err := pgx.CollectRows(rows, scanObserved)
+	observed := make(map[string]Observed, len(found))
+	for _, o := range found {
+		observed[o.RequestID] = o
 	}
-	return clusters, answer(err)
+	return observed, answer(err)
+}
+
+func scanObserved(row pgx.CollectableRow) (o Observed, err error) {
+	var at time.Time
+	var observed []byte
+	var looks [][]string
+	if err = row.Scan(&observed, &at, &looks); err == nil {
+		err = json.Unmarshal(observed, &o.Cluster)
+	}
+	o.ObservedAt = at.UTC()
+	o.Badge = rayslice.NewBadge(o.Cluster, rayslice.Standing(looked(looks)))
+	return o, err
 }
 
 // SaveCluster keeps what was observed about one request. It notifies only when something other than ObservedAt changed.
@@ -99,6 +119,16 @@ func (s *Store) SaveCluster(ctx context.Context, actor rayslice.User, c rayslice
 		notify(tx, Change{Kind: KindCluster, ID: c.RequestID})
 		return nil
 	})
+}
+
+// FleetProblems returns what is wrong with Kubernetes as a whole; nil when nothing is known to be.
+func (s *Store) FleetProblems(ctx context.Context, actor rayslice.User) ([]rayslice.Reason, error) {
+	f, err := s.fleet(ctx, actor, `
+		SELECT
+			jsonb_build_object('problems', observed -> 'problems'),
+			observed_at
+		FROM fleet`)
+	return f.Problems, err
 }
 
 // Fleet returns what was last observed about nodes and pools, as far as the actor may see it; the zero Fleet when nothing was.

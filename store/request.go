@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ type requestRow struct {
 	OwnerName   string
 	OwnerEmail  string
 	State       rayslice.State
-	Reason      rayslice.Reason
+	Reason      []byte // JSON; nil = null
 	GiB         int
 	Cards       int
 	Released    bool
@@ -77,7 +78,7 @@ const requestColumns = `
 		u.name AS owner_name,
 		u.email AS owner_email,
 		r.state,
-		coalesce(r.reason, '{}') AS reason,
+		r.reason,
 		c.gib,
 		c.cards,
 		c.released_at IS NOT NULL AS released,
@@ -107,13 +108,9 @@ func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 	}
 	var draft rayslice.RequestDraft
 	var asked *rayslice.RequestDraft
-	if err := json.Unmarshal(r.Draft, &draft); err != nil {
+	var reason rayslice.Reason
+	if err := errors.Join(json.Unmarshal(r.Draft, &draft), unmarshalKnown(r.Asked, &asked), unmarshalKnown(r.Reason, &reason)); err != nil {
 		return rayslice.Request{}, err
-	}
-	if r.Asked != nil {
-		if err := json.Unmarshal(r.Asked, &asked); err != nil {
-			return rayslice.Request{}, err
-		}
 	}
 	return rayslice.Request{
 		ID:          r.ID,
@@ -122,7 +119,7 @@ func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 		Namespace:   r.Namespace,
 		Owner:       rayslice.User{ID: r.OwnerID, Name: r.OwnerName, Email: r.OwnerEmail},
 		State:       r.State,
-		Reason:      r.Reason,
+		Reason:      reason,
 		Charge:      rayslice.Charge{GiB: r.GiB, Cards: r.Cards},
 		Released:    r.Released,
 		ClusterUID:  r.ClusterUID,
@@ -140,6 +137,14 @@ func scanRequest(row pgx.CollectableRow) (rayslice.Request, error) {
 		StoppingAt:  r.StoppingAt.Time.UTC(),
 		StoppedAt:   r.StoppedAt.Time.UTC(),
 	}, nil
+}
+
+// unmarshalKnown leaves to as it is when there is no text.
+func unmarshalKnown(text []byte, to any) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal(text, to)
 }
 
 // Request returns one request the actor may see.

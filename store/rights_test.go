@@ -143,6 +143,7 @@ var rights = map[string]right{
 		return one(err)
 	}},
 	"Sweep":       {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.Sweep(sc.ctx, a); return one(err) }},
+	"TellIdle":    {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.TellIdle(sc.ctx, a); return one(err) }},
 	"TellEndings": {portal, func(sc scene, a rayslice.User) (int, error) { _, err := sc.TellEndings(sc.ctx, a); return one(err) }},
 	"Token": {portal, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Token(sc.ctx, a, []byte("no such hash"))
@@ -181,8 +182,8 @@ var rights = map[string]right{
 		_, err := sc.Cluster(sc.ctx, a, sc.request.ID)
 		return one(err)
 	}},
-	"Clusters": {owner, func(sc scene, a rayslice.User) (int, error) {
-		m, err := sc.Clusters(sc.ctx, a, []string{sc.request.ID})
+	"Observed": {owner, func(sc scene, a rayslice.User) (int, error) {
+		m, err := sc.Observed(sc.ctx, a, []string{sc.request.ID})
 		return len(m), err
 	}},
 	"CreateRequest": {owner, func(sc scene, a rayslice.User) (int, error) {
@@ -237,9 +238,13 @@ var rights = map[string]right{
 		_, err := sc.Certificates(sc.ctx, a, sc.request.ID)
 		return one(err)
 	}},
-	"LatestCertificates": {owner, func(sc scene, a rayslice.User) (int, error) {
-		found, err := sc.LatestCertificates(sc.ctx, a, []string{sc.request.ID})
+	"StandingCertificates": {owner, func(sc scene, a rayslice.User) (int, error) {
+		found, err := sc.StandingCertificates(sc.ctx, a, sc.request.ID)
 		return len(found), err
+	}},
+	"Badge": {owner, func(sc scene, a rayslice.User) (int, error) {
+		_, err := sc.Badge(sc.ctx, a, rayslice.Cluster{RequestID: sc.request.ID})
+		return one(err)
 	}},
 	"Verifications": {owner, func(sc scene, a rayslice.User) (int, error) {
 		_, err := sc.Verifications(sc.ctx, a, sc.request.ID)
@@ -402,7 +407,7 @@ func countTeams(teams []rayslice.Team) int {
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn", "KeepUse"}
 	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse", "RefuseOnHost"}
-	anyone  = []string{"Fleet", "FleetCards", "NodeVerdicts"}
+	anyone  = []string{"Fleet", "FleetCards", "FleetProblems", "NodeVerdicts"}
 )
 
 // TestT32EveryMethodAsksWhoCalls calls every method of the Store as somebody of another team and as nobody: each refuses

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -302,6 +303,59 @@ func scanEnding(row pgx.CollectableRow, n *rayslice.News, first ...any) error {
 	err := row.Scan(append(first, &n.For, &name, &ends)...)
 	n.Args = map[string]any{"name": name, "ends": ends.UTC().Format(time.RFC3339)}
 	return err
+}
+
+// TellIdle tells owners of clusters that have been idle for rayslice.IdleWarn, and of those that go on so again when they have
+// been for rayslice.IdleLook since, and returns how many it told of. Nothing known is not idleness.
+func (s *Store) TellIdle(ctx context.Context, actor rayslice.User) (int, error) {
+	if !actor.System {
+		return 0, errPortalOnly
+	}
+	var told int
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		told = 0
+		idle, err := idleHolders(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		for _, h := range idle {
+			if time.Since(h.Since) < rayslice.IdleWarn {
+				continue
+			}
+			fresh, err := tellIdle(ctx, tx, h)
+			if err != nil {
+				return err
+			}
+			if fresh {
+				told++
+			}
+		}
+		return nil
+	})
+	return told, err
+}
+
+// tellIdle tells a cluster's owner that it idles, and reports whether it did.
+func tellIdle(ctx context.Context, tx pgx.Tx, h rayslice.IdleHolder) (bool, error) {
+	n := rayslice.News{Code: rayslice.NewsIdle, RequestID: h.RequestID, Args: map[string]any{"name": h.Name},
+		Reason: rayslice.Reason{Code: rayslice.ReasonIdle, Args: map[string]any{"hours": int(time.Since(h.Since).Hours())}}}
+	err := tx.QueryRow(ctx, `
+		UPDATE requests
+		SET
+			told_idle_at = now()
+		WHERE id = $1
+			AND state = 'ready'
+			AND (told_idle_at IS NULL OR told_idle_at < $2)
+		RETURNING
+			team,
+			owner_id`, h.RequestID, h.Since).Scan(&n.Team, &n.For)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil // told, or it stops
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, tell(ctx, tx, n)
 }
 
 // CleanNotices forgets what was told before the given time, and returns how much that was.

@@ -207,9 +207,9 @@ func TestOthersAreNotFound(t *testing.T) {
 	if err != nil || len(page.Requests) != 0 {
 		t.Errorf("list shows %v, %v", page, err)
 	}
-	clusters, err := s.Clusters(ctx, people.Sam, []string{r.ID})
-	if err != nil || len(clusters) != 0 {
-		t.Errorf("clusters show %v, %v", clusters, err)
+	observed, err := s.Observed(ctx, people.Sam, []string{r.ID})
+	if err != nil || len(observed) != 0 {
+		t.Errorf("clusters show %v, %v", observed, err)
 	}
 	_, err = s.CreateRequest(ctx, people.Sam, storetest.Draft(1, 1), "")
 	wantField(t, err, "team", rayslice.CodeTeamUnknown)

@@ -21,7 +21,7 @@ func (s *Store) TeamUse(ctx context.Context, actor rayslice.User, team string, f
 	if use.Points, err = s.teamHours(ctx, team, from.Truncate(time.Hour), to); err != nil {
 		return use, err
 	}
-	use.Idle, err = s.idleHolders(ctx, team)
+	use.Idle, err = idleHolders(ctx, s.db, team)
 	return use, err
 }
 
@@ -83,45 +83,52 @@ func (s *Store) teamHours(ctx context.Context, team string, from, to time.Time) 
 	return points, answer(err)
 }
 
-// idleHolders returns the ready clusters of a team that have been idle for long, the longest first. A slice idles while its
+// readyForLong selects the clusters of team $1 (” = of each) that have been ready for $2, with how many of their workers have a slice.
+const readyForLong = `
+	SELECT
+		r.id,
+		r.name,
+		o.name AS owner,
+		c.gib,
+		c.cards,
+		r.ready_at,
+		(
+			SELECT
+				count(*)
+			FROM clusters k, jsonb_array_elements(coalesce(nullif(k.observed -> 'workers', 'null'), '[]')) AS w
+			WHERE k.request_id = r.id AND w -> 'slice' ->> 'pool' <> ''
+		) AS workers
+	FROM requests r
+	JOIN users o ON o.id = r.owner_id
+	JOIN charges c ON c.request_id = r.id
+	WHERE ($1 = '' OR r.team = $1) AND r.state = 'ready' AND r.ready_at <= now() - $2::interval`
+
+// readyMinutes selects the minutes of the last $3, in the slots $7, of what runs now in the clusters that ready has: whether the slice
+// idled, by $5 percent and $6 MiB, and whether more than $4 before are unknown.
+const readyMinutes = `
+	SELECT
+		ready.id,
+		s.pod_uid,
+		u.series,
+		u.at,
+		(u.percent_known = u.samples AND u.percent_peak <= $5)
+			OR (u.used_known = u.samples AND u.memory_grade <> 'card' AND u.used_peak <= $6) AS idle,
+		u.at - lag(u.at) OVER (PARTITION BY u.series ORDER BY u.at) > $4::interval AS gap
+	FROM ready
+	JOIN use_series s ON s.request_id = ready.id
+	JOIN use_minutes u ON u.series = s.id
+	JOIN clusters k ON k.request_id = ready.id
+		AND k.observed -> 'workers' @> jsonb_build_array(jsonb_build_object('uid', s.pod_uid))
+	WHERE u.slot = ANY ($7) AND u.at >= now() - $3::interval`
+
+// idleHolders returns the ready clusters of a team ("" = of each) that have been idle for long, the longest first. A slice idles while its
 // utilisation is next to nothing, be it its own or its whole card's, or its memory is; and only while that is known without a
 // gap. A cluster idles when each of its workers with a slice does.
-func (s *Store) idleHolders(ctx context.Context, team string) ([]rayslice.IdleHolder, error) {
+func idleHolders(ctx context.Context, db DB, team string) ([]rayslice.IdleHolder, error) {
 	now := time.Now()
-	rows, _ := s.db.Query(ctx, `
-		WITH ready AS (
-			SELECT
-				r.id,
-				r.name,
-				o.name AS owner,
-				c.gib,
-				c.cards,
-				r.ready_at,
-				(
-					SELECT
-						count(*)
-					FROM clusters k, jsonb_array_elements(coalesce(nullif(k.observed -> 'workers', 'null'), '[]')) AS w
-					WHERE k.request_id = r.id AND w -> 'slice' ->> 'pool' <> ''
-				) AS workers
-			FROM requests r
-			JOIN users o ON o.id = r.owner_id
-			JOIN charges c ON c.request_id = r.id
-			WHERE r.team = $1 AND r.state = 'ready' AND r.ready_at <= now() - $2::interval
-		), minutes AS (
-			SELECT
-				ready.id,
-				s.pod_uid,
-				u.series,
-				u.at,
-				(u.percent_known = u.samples AND u.percent_peak <= $5)
-					OR (u.used_known = u.samples AND u.memory_grade <> 'card' AND u.used_peak <= $6) AS idle,
-				u.at - lag(u.at) OVER (PARTITION BY u.series ORDER BY u.at) > $4::interval AS gap
-			FROM ready
-			JOIN use_series s ON s.request_id = ready.id
-			JOIN use_minutes u ON u.series = s.id
-			JOIN clusters k ON k.request_id = ready.id
-				AND k.observed -> 'workers' @> jsonb_build_array(jsonb_build_object('uid', s.pod_uid))
-			WHERE u.slot = ANY ($7) AND u.at >= now() - $3::interval
+	rows, _ := db.Query(ctx, `
+		WITH ready AS (`+readyForLong+`
+		), minutes AS (`+readyMinutes+`
 		), series AS (
 			SELECT
 				id,

@@ -283,6 +283,39 @@ func TestB080OnlyWhatIsKnownToIdleIsIdle(t *testing.T) {
 	}
 }
 
+// TestB080OwnersHearOfIdleClusters tells an owner once, again when it goes on for long, and never on missing data.
+func TestB080OwnersHearOfIdleClusters(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := storetest.New(t)
+	people := storetest.Fill(t, s, rayslice.Charge{GiB: 100})
+	s.KeepUse(rayslice.UseRetention{Raw: 24 * time.Hour})
+	idle, unknown, short := ready(t, s, people.Ada, 8, "a"), ready(t, s, people.Bob, 8, "b"), ready(t, s, people.Ada, 8, "c")
+	storetest.Exec(t, `UPDATE requests SET ready_at = now() - interval '20 hours'`)
+	spread(t, s, idle.ID, "a", now.Add(-7*time.Hour), now, "5000", "0")
+	spread(t, s, unknown.ID, "b", now.Add(-7*time.Hour), now, "NULL", "NULL")
+	spread(t, s, short.ID, "c", now.Add(-5*time.Hour), now, "5000", "0")
+	mustSweep(t, s)
+	tell := func(want int) {
+		t.Helper()
+		if n, err := s.TellIdle(t.Context(), rayslice.System); err != nil || n != want {
+			t.Errorf("told of %d (%v), want %d", n, err, want)
+		}
+	}
+	tell(1)
+	tell(0)
+	news := outbox(t)
+	if len(news) != 1 || news[0].Code != rayslice.NewsIdle || news[0].RequestID != idle.ID || news[0].For != people.Ada.ID || news[0].Reason.Args["hours"] != 7 {
+		t.Errorf("told %+v", news)
+	}
+	storetest.Exec(t, `UPDATE requests SET told_idle_at = now() - interval '8 hours' WHERE id = $1`, idle.ID)
+	tell(1)
+	r, err := s.Request(t.Context(), people.Ada, idle.ID)
+	if err != nil || r.State != rayslice.StateReady {
+		t.Errorf("%s (%v): nothing is stopped", r.State, err)
+	}
+}
+
 // TestRingSizes compares the rings of the program with those of the migration.
 func TestRingSizes(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -283,77 +285,136 @@ func insertVerification(ctx context.Context, tx pgx.Tx, actor rayslice.User, r r
 
 // Verifications returns the runs about a request the actor may see, latest first, at most 50.
 func (s *Store) Verifications(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Verification, error) {
-	if _, err := s.Request(ctx, actor, requestID); err != nil {
-		return nil, err
-	}
 	rows, _ := s.db.Query(ctx, verificationColumns+`verifications v
+		JOIN requests r ON r.id = v.request_id
 		WHERE v.request_id = $1
+			AND ($2 OR r.team = ANY ($3))
 		ORDER BY v.asked_at DESC
-		LIMIT 50`, requestID)
+		LIMIT 50`, requestID, seesAll(actor), actor.Teams())
 	runs, err := pgx.CollectRows(rows, scanVerification)
-	return runs, answer(err)
+	return runs, s.noneOr(ctx, actor, requestID, len(runs), err)
 }
 
-// Certificates returns the certificates of a request the actor may see, latest first, at most 200: the first of a pod counts.
+// Certificates returns the certificates of a request the actor may see, latest first, at most 200. rayslice.Standing says which
+// of them count.
 func (s *Store) Certificates(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Certificate, error) {
-	if _, err := s.Request(ctx, actor, requestID); err != nil {
+	rows, _ := s.db.Query(ctx, certificateColumns+`
+		JOIN requests r ON r.id = c.request_id
+		WHERE c.request_id = $1
+			AND ($2 OR r.team = ANY ($3))
+		ORDER BY c.id DESC
+		LIMIT 200`, requestID, seesAll(actor), actor.Teams())
+	found, err := pgx.CollectRows(rows, scanCertificate)
+	return found, s.noneOr(ctx, actor, requestID, len(found), err)
+}
+
+// noneOr tells a request that has none of what was looked for from one that the actor may not see, which is
+// rayslice.NotFound. err is that of the look.
+func (s *Store) noneOr(ctx context.Context, actor rayslice.User, requestID string, found int, err error) error {
+	if err == nil && found == 0 {
+		_, err = s.Request(ctx, actor, requestID)
+	}
+	return answer(err)
+}
+
+// Badge returns what the certificates of a request the actor may see say of what was observed about it.
+func (s *Store) Badge(ctx context.Context, actor rayslice.User, cluster rayslice.Cluster) (rayslice.Badge, error) {
+	standing, err := s.standing(ctx, actor, cluster.RequestID)
+	return rayslice.NewBadge(cluster, standing), err
+}
+
+// StandingCertificates returns the certificate of each pod of a request the actor may see, of those that count
+// (rayslice.Standing), the latest first.
+func (s *Store) StandingCertificates(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Certificate, error) {
+	standing, err := s.standing(ctx, actor, requestID)
+	if err != nil || len(standing) == 0 {
 		return nil, err
 	}
+	ids := make([]int64, len(standing))
+	for i, c := range standing {
+		ids[i] = c.ID
+	}
+	rows, _ := s.db.Query(ctx, certificateColumns+`
+		WHERE c.id = ANY ($1)
+		ORDER BY c.id DESC`, ids)
+	found, err := pgx.CollectRows(rows, scanCertificate)
+	return found, answer(err)
+}
+
+// standing is StandingCertificates, filled as far as looked does.
+func (s *Store) standing(ctx context.Context, actor rayslice.User, requestID string) ([]rayslice.Certificate, error) {
 	rows, _ := s.db.Query(ctx, `
 		SELECT
-			id,
-			certificate,
-			`+nodeDriver+`
-		FROM certificates c
-		WHERE request_id = $1
-		ORDER BY id DESC
-		LIMIT 200`, requestID)
-	return collectCertificates(rows)
+			looks.of_request
+		FROM requests r
+		LEFT JOIN (`+looks+`) looks ON looks.request_id = r.id
+		WHERE r.id = ANY ($1)
+			AND ($2 OR r.team = ANY ($3))`, []string{requestID}, seesAll(actor), actor.Teams(), stateNames(rayslice.States()))
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[][]string])
+	return rayslice.Standing(looked(found)), missing(err, "request")
 }
 
-// LatestCertificates returns the certificate of each pod that counts (rayslice.Standing), of those of the requests that the actor may see.
-func (s *Store) LatestCertificates(ctx context.Context, actor rayslice.User, ids []string) (map[string][]rayslice.Certificate, error) {
-	rows, _ := s.db.Query(ctx, `
-		SELECT DISTINCT ON (c.request_id, c.pod_uid)
-			c.id,
-			c.certificate,
-			`+nodeDriver+`
-		FROM certificates c
-		JOIN requests r ON r.id = c.request_id
-		WHERE c.request_id = ANY ($1)
-			AND ($2 OR r.team = ANY ($3))
-		ORDER BY
-			c.request_id,
-			c.pod_uid,
-			c.enforcement = 'inconclusive' AND coalesce((c.certificate -> 'judgement' ->> 'in_use')::boolean, false), -- rayslice.Standing
-			c.id DESC`, ids, seesAll(actor), actor.Teams())
-	found, err := collectCertificates(rows)
-	by := map[string][]rayslice.Certificate{}
-	for _, c := range found {
-		by[c.RequestID] = append(by[c.RequestID], c)
+// nodeDriver joins to certificate c the latest that is known of the driver on its node.
+const nodeDriver = `
+	LEFT JOIN LATERAL (
+		SELECT
+			n.certificate ->> 'driver' AS driver
+		FROM certificates n
+		WHERE n.node = c.node
+			AND n.certificate ->> 'driver' <> ''
+		ORDER BY n.id DESC
+		LIMIT 1
+	) latest ON true`
+
+const certificateColumns = `
+	SELECT
+		c.id,
+		c.certificate,
+		coalesce(latest.driver, '')
+	FROM certificates c` + nodeDriver
+
+func scanCertificate(row pgx.CollectableRow) (c rayslice.Certificate, err error) {
+	var id int64
+	var driver string
+	var text []byte
+	if err = row.Scan(&id, &text, &driver); err == nil {
+		err = json.Unmarshal(text, &c)
 	}
-	return by, err
+	c.ID, c.NodeDriver = id, driver
+	return c, err
 }
 
-// nodeDriver is the latest that is known of the driver on the node of certificate c.
-const nodeDriver = `coalesce((
-				SELECT n.certificate ->> 'driver'
-				FROM certificates n
-				WHERE n.node = c.node
-					AND n.certificate ->> 'driver' <> ''
-				ORDER BY n.id DESC
-				LIMIT 1
-			), '')`
+// looks select of each of the requests $1 in a state of $4 what says which of its certificates count and what for, the latest
+// first. The rest of a certificate is some 4 kB, which no list needs.
+const looks = `
+	SELECT
+		c.request_id,
+		array_agg(ARRAY[
+			c.id::text,
+			c.pod_uid,
+			c.node,
+			c.enforcement,
+			CASE WHEN c.enforcement = 'inconclusive' THEN coalesce(c.certificate -> 'judgement' ->> 'in_use', '') ELSE '' END,
+			coalesce(c.certificate ->> 'driver', ''),
+			coalesce(latest.driver, '')
+		] ORDER BY c.id DESC) AS of_request
+	FROM certificates c
+	JOIN requests asked ON asked.id = c.request_id` + nodeDriver + `
+	WHERE c.request_id = ANY ($1)
+		AND asked.state = ANY ($4)
+	GROUP BY c.request_id`
 
-func collectCertificates(rows pgx.Rows) ([]rayslice.Certificate, error) {
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rayslice.Certificate, err error) {
-		var id int64
-		var driver string
-		err = row.Scan(&id, &c, &driver)
-		c.ID, c.NodeDriver = id, driver
-		return c, err
-	})
-	return found, answer(err)
+// looked returns what looks has found of one request; nothing else of the certificates is filled.
+func looked(looks [][]string) []rayslice.Certificate {
+	certificates := make([]rayslice.Certificate, len(looks))
+	for i, l := range looks {
+		c := &certificates[i]
+		c.ID, _ = strconv.ParseInt(l[0], 10, 64) // Postgres wrote it
+		c.Target.PodUID, c.Target.Node = l[1], l[2]
+		c.Judgement.Enforcement, c.Judgement.InUse = rayslice.Enforcement(l[3]), l[4] == "true"
+		c.Driver, c.NodeDriver = l[5], l[6]
+	}
+	return certificates
 }
 
 // A NodeVerdict is the latest conclusive verdict about workers on one node.

@@ -97,9 +97,9 @@ func TestVerifyAgain(t *testing.T) {
 	if err != nil || len(runs) != 2 || runs[0].Run != asked.Run || runs[1].Reason.Code != rayslice.ReasonVerifyLate {
 		t.Errorf("runs %+v, %v", runs, err)
 	}
-	latest, err := s.LatestCertificates(t.Context(), people.Ada, []string{r.ID})
-	if err != nil || len(latest[r.ID]) != 2 {
-		t.Errorf("latest %+v, %v", latest, err)
+	standing, err := s.StandingCertificates(t.Context(), people.Ada, r.ID)
+	if err != nil || len(standing) != 2 {
+		t.Errorf("standing %+v, %v", standing, err)
 	}
 	looked := certificate("a", "node-1", rayslice.Inconclusive)
 	looked.Judgement.InUse = true
@@ -107,10 +107,8 @@ func TestVerifyAgain(t *testing.T) {
 	if err := s.FinishVerification(t.Context(), rayslice.System, "later", rayslice.Reason{}, []rayslice.Certificate{looked}); err != nil {
 		t.Fatal(err)
 	}
-	latest, err = s.LatestCertificates(t.Context(), people.Ada, []string{r.ID})
-	if err != nil || len(latest[r.ID]) != 2 || rayslice.NewBadge(rayslice.Cluster{Workers: []rayslice.Worker{
-		{UID: "a", Node: "node-1", Slice: looked.Target.Slice}}}, latest[r.ID]).Enforcement != rayslice.Enforced {
-		t.Errorf("a look in use took something back: %+v, %v", latest, err)
+	if again, err := s.StandingCertificates(t.Context(), people.Ada, r.ID); err != nil || cmp.Diff(standing, again) != "" {
+		t.Errorf("a look in use took something back: %s, %v", cmp.Diff(standing, again), err)
 	}
 	verdicts, err := s.NodeVerdicts(t.Context(), people.Ada)
 	if err != nil || len(verdicts) != 2 || verdicts[0].Enforcement != rayslice.Enforced || verdicts[1].Node != "node-2" || verdicts[1].Enforcement != rayslice.NotEnforced {
@@ -264,11 +262,11 @@ func TestAnotherDriver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	latest, err := s.LatestCertificates(t.Context(), people.Ada, []string{r.ID})
-	if err != nil || len(latest[r.ID]) != 3 {
-		t.Fatalf("%+v, %v", latest, err)
+	certificates, err := s.StandingCertificates(t.Context(), people.Ada, r.ID)
+	if err != nil || len(certificates) != 3 {
+		t.Fatalf("%+v, %v", certificates, err)
 	}
-	for _, c := range latest[r.ID] {
+	for _, c := range certificates {
 		want := rayslice.Enforced
 		if c.Driver == "535.161.07" {
 			want = rayslice.OutOfDate
@@ -276,5 +274,76 @@ func TestAnotherDriver(t *testing.T) {
 		if got := c.Now(c.Target.PodUID, "node-1", c.NodeDriver); got != want {
 			t.Errorf("driver %q of %q: %s", c.Driver, c.NodeDriver, got)
 		}
+	}
+}
+
+// TestObserved sums up in a list what the whole certificates say.
+func TestObserved(t *testing.T) {
+	s, people, r := running(t)
+	worker := func(pod string) rayslice.Worker {
+		return rayslice.Worker{Name: "worker-" + pod, UID: pod, Node: "node-1", Ready: true, Slice: rayslice.Slice{Pool: "a10", GiB: 8, Cards: 1}}
+	}
+	cluster := rayslice.Cluster{RequestID: r.ID, ObservedAt: time.Now().UTC().Truncate(time.Microsecond), Exists: true, Workers: []rayslice.Worker{worker("a"), worker("b")},
+		Head: &rayslice.Worker{Name: "head"}, Problem: rayslice.Reason{Code: rayslice.ReasonWarning, Args: map[string]any{"pods": 2}}}
+	runs := 0
+	look := func(change func(*rayslice.Certificate), pods ...string) {
+		t.Helper()
+		var found []rayslice.Certificate
+		for _, pod := range pods {
+			c := certificate(pod, "node-1", rayslice.Enforced)
+			c.Driver = "535.161.07"
+			change(&c)
+			found = append(found, c)
+		}
+		runs++
+		run := fmt.Sprintf("run-%d", runs)
+		mustStart(t, s, r.ID, run, pods...)
+		if err := s.FinishVerification(t.Context(), rayslice.System, run, rayslice.Reason{}, found); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := func(*rayslice.Certificate) {}
+	steps := []struct {
+		what string
+		do   func()
+		want rayslice.Badge
+	}{
+		{"nothing yet", func() {}, rayslice.Badge{Workers: 2}},
+		{"one of two", func() { look(plain, "a") }, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
+		{"both", func() { look(plain, "a", "b") }, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
+		{"a look in use", func() {
+			look(func(c *rayslice.Certificate) {
+				c.Judgement = rayslice.Judgement{Enforcement: rayslice.Inconclusive, InUse: true}
+			}, "a")
+		}, rayslice.Badge{Enforcement: rayslice.Enforced, Workers: 2, Enforced: 2}},
+		{"inconclusive", func() {
+			look(func(c *rayslice.Certificate) { c.Judgement.Enforcement = rayslice.Inconclusive }, "a")
+		}, rayslice.Badge{Enforcement: rayslice.Inconclusive, Workers: 2, Enforced: 1}},
+		{"another driver", func() { look(func(c *rayslice.Certificate) { c.Driver = "550.90.07" }, "a") },
+			rayslice.Badge{Enforcement: rayslice.OutOfDate, Workers: 2, Enforced: 1}},
+		{"no limit", func() { look(func(c *rayslice.Certificate) { c.Judgement.Enforcement = rayslice.NotEnforced }, "b") },
+			rayslice.Badge{Enforcement: rayslice.NotEnforced, Workers: 2}},
+	}
+	if err := s.SaveCluster(t.Context(), rayslice.System, cluster); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range steps {
+		step.do()
+		found, err := s.Observed(t.Context(), people.Ada, []string{r.ID})
+		if diff := cmp.Diff(store.Observed{Cluster: cluster, Badge: step.want}, found[r.ID]); err != nil || diff != "" {
+			t.Errorf("%s (-want +got):\n%s%v", step.what, diff, err)
+		}
+		badge, err := s.Badge(t.Context(), people.Ada, cluster)
+		whole, errWhole := s.Certificates(t.Context(), people.Ada, r.ID)
+		if err != nil || errWhole != nil || badge != step.want || badge != rayslice.NewBadge(cluster, rayslice.Standing(whole)) {
+			t.Errorf("%s: alone %+v, by whole certificates %+v, %v, %v", step.what, badge, rayslice.NewBadge(cluster, rayslice.Standing(whole)), err, errWhole)
+		}
+	}
+	if _, err := s.StopRequest(t.Context(), people.Ada, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Exec(t, `UPDATE requests SET state = 'stopped' WHERE id = $1`, r.ID)
+	if found, err := s.Observed(t.Context(), people.Ada, []string{r.ID}); err != nil || found[r.ID].Badge.Enforcement != "" {
+		t.Errorf("once it is over: %+v, %v", found[r.ID].Badge, err)
 	}
 }

@@ -27,7 +27,6 @@ func (s *Store) LiveRequests(ctx context.Context, actor rayslice.User) ([]string
 	if !actor.System {
 		return nil, errPortalOnly
 	}
-	live := slices.DeleteFunc(rayslice.States(), func(s rayslice.State) bool { return !s.Live() })
 	rows, _ := s.db.Query(ctx, `
 		SELECT
 			id
@@ -36,9 +35,13 @@ func (s *Store) LiveRequests(ctx context.Context, actor rayslice.User) ([]string
 			OR (state IN ('rejected', 'cancelled', 'stopped') AND state_since > now() - interval '1 hour')
 		ORDER BY
 			decided_at,
-			id`, stateNames(live))
+			id`, liveStates())
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	return ids, answer(err)
+}
+
+func liveStates() []string {
+	return stateNames(slices.DeleteFunc(rayslice.States(), func(s rayslice.State) bool { return !s.Live() }))
 }
 
 // KnownRequests reports which of the ids are requests, in whatever state; the others are orphans.

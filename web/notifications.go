@@ -149,7 +149,7 @@ func noticeTone(k rayslice.NewsKind) string {
 	switch k {
 	case rayslice.NewsAttention, rayslice.NewsRejected, rayslice.NewsCancelled, rayslice.NewsStopped, rayslice.NewsRaiseDenied:
 		return "bad"
-	case rayslice.NewsWaiting, rayslice.NewsReturned, rayslice.NewsEnding, rayslice.NewsEscalated, rayslice.NewsTokenEnds, rayslice.NewsRaiseAsked:
+	case rayslice.NewsWaiting, rayslice.NewsReturned, rayslice.NewsEnding, rayslice.NewsIdle, rayslice.NewsEscalated, rayslice.NewsTokenEnds, rayslice.NewsRaiseAsked:
 		return "warn"
 	case rayslice.NewsReady, rayslice.NewsApproved, rayslice.NewsSmaller, rayslice.NewsRaiseGranted:
 		return "ok"

@@ -304,10 +304,10 @@ func connection(p RequestPage) (connect, bool) {
 	if p.Cluster.Service == "" || !reachable {
 		return connect{}, false
 	}
+	addresses := AddressesOf(p.Cluster.Service, p.Way)
 	c := connect{
-		answers:   state == rayslice.StateReady || p.Cluster.HeadAnswers,
-		client:    "ray://" + p.Cluster.Service + ":10001",
-		dashboard: "http://" + p.Cluster.Service + ":8265",
+		answers: state == rayslice.StateReady || p.Cluster.HeadAnswers,
+		client:  addresses.Client, dashboard: addresses.Dashboard, job: strings.Join(addresses.JobSubmit, " \\\n  "),
 	}
 	version := rayVersion(p)
 	c.versions = p.Locale.T("connect_versions", Args{"Ray": version})
@@ -315,10 +315,9 @@ func connection(p RequestPage) (connect, bool) {
 		c.versions = p.Locale.T("connect_versions_python", Args{"Ray": version, "Python": image.Python})
 	}
 	c.notebook = fmt.Sprintf("# pip install \"ray[default]==%s\"\nimport ray\nray.init(%q)", version, c.client)
-	c.job = fmt.Sprintf("ray job submit --address %s --working-dir . -- python train.py", c.dashboard)
 	ports := "10001:10001 8265:8265"
 	if p.Way.Host != "" {
-		c.job, c.dashboard, ports = jobThrough(p.Way), "", "10001:10001"
+		c.dashboard, ports = "", "10001:10001"
 		c.opens, c.views = p.Way.Access != rayslice.AccessNone, p.Way.Access != rayslice.AccessFull
 	}
 	service, _, _ := strings.Cut(p.Cluster.Service, ".")
@@ -326,15 +325,35 @@ func connection(p RequestPage) (connect, bool) {
 	return c, true
 }
 
-// jobThrough returns the line that sends a job through the portal. Few programs resolve names below localhost, so on one's own
-// machine the name of the host goes into a header.
-func jobThrough(w Way) string {
-	address, host := w.Host, ""
-	if u, err := url.Parse(w.Host); err == nil && strings.HasSuffix(u.Hostname(), ".localhost") {
-		address, host = w.Portal, `"Host": "`+u.Host+`", `
+// Addresses are where a cluster can be reached.
+type Addresses struct {
+	Client    string   // for ray.init, from inside Kubernetes
+	Dashboard string   // of the dashboard and the Jobs API: through the portal where there is a way, else inside Kubernetes
+	JobSubmit []string // the command that sends a job there, in parts that can stand on lines of their own
+}
+
+// AddressesOf returns where the cluster with this head service can be reached.
+func AddressesOf(service string, way Way) Addresses {
+	a := Addresses{Client: "ray://" + service + ":10001", Dashboard: "http://" + service + ":8265"}
+	job := "--working-dir . -- python train.py"
+	if way.Host == "" {
+		a.JobSubmit = []string{"ray job submit --address " + a.Dashboard + " " + job}
+		return a
 	}
-	return fmt.Sprintf("ray job submit --address %s \\\n  --headers \"{%s\\\"Authorization\\\": \\\"Bearer $RAYSLICE_TOKEN\\\"}\" \\\n  --working-dir . -- python train.py",
-		address, strings.ReplaceAll(host, `"`, `\"`))
+	address, headers := jobThrough(way)
+	a.Dashboard, a.JobSubmit = way.Host, []string{"ray job submit --address " + address, "--headers " + headers, job}
+	return a
+}
+
+// jobThrough returns to which address a job is sent through the portal, and the headers that it needs, as a shell reads them: it
+// fills in the token. Few programs resolve names below localhost, so on one's own machine the name of the host goes into a header.
+func jobThrough(w Way) (address, headers string) {
+	headers = `{"Authorization": "Bearer $RAYSLICE_TOKEN"}`
+	address = w.Host
+	if u, err := url.Parse(w.Host); err == nil && strings.HasSuffix(u.Hostname(), ".localhost") {
+		address, headers = w.Portal, `{"Host": "`+u.Host+`", "Authorization": "Bearer $RAYSLICE_TOKEN"}`
+	}
+	return address, `"` + strings.ReplaceAll(headers, `"`, `\"`) + `"`
 }
 
 // rayVersion returns what the head answered, else what was asked for.

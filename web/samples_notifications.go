@@ -29,6 +29,8 @@ func sampleNotices(now time.Time) []rayslice.Notice {
 			n.Args["answer"] = "Do you need all four workers at the same time, or would two for twice as long do?"
 		case rayslice.NewsAttention:
 			n.Reason = rayslice.Reason{Code: rayslice.ReasonHeadLost}
+		case rayslice.NewsIdle:
+			n.Reason = rayslice.Reason{Code: rayslice.ReasonIdle, Args: map[string]any{"hours": 7}}
 		case rayslice.NewsEscalated:
 			n.Args["minutes"] = 240
 		case rayslice.NewsRaiseAsked:

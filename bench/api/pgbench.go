@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rayslice/rayslice/store"
@@ -33,23 +34,32 @@ func (r *recorder) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 	return r.Pool.Query(ctx, sql, args...)
 }
 
-// script returns the statements by which the store reads the list and what was observed about it, as one pgbench script.
+// QueryRow implements store.DB.
+func (r *recorder) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	statement, err := literal(sql, args)
+	r.statements, r.err = append(r.statements, statement), errors.Join(r.err, err)
+	return r.Pool.QueryRow(ctx, sql, args...)
+}
+
+// Exec implements store.DB. Reading a list changes nothing.
+func (r *recorder) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, fmt.Errorf("the list executes %s", sql)
+}
+
+// script returns every statement that the portal sends for one list, who asks included, as one pgbench script.
 func (p *portal) script(ctx context.Context, o options) (string, error) {
 	read := &recorder{Pool: p.Pool}
-	s := store.New(read)
-	page, err := s.Requests(ctx, p.asker, store.RequestFilter{Limit: o.Clusters})
+	server, err := p.Over(ctx, store.New(read), o.Version)
 	if err != nil {
 		return "", err
 	}
-	ids := make([]string, len(page.Requests))
-	for i, r := range page.Requests {
-		ids[i] = r.ID
-	}
-	if _, err := s.Clusters(ctx, p.asker, ids); err != nil {
+	defer server.Close()
+	read.statements = nil
+	if _, err := p.list(server); err != nil {
 		return "", err
 	}
-	if len(read.statements) != 2 || read.err != nil {
-		return "", fmt.Errorf("the list takes %d statements, want 2 (%w)", len(read.statements), read.err)
+	if len(read.statements) < 2 || read.err != nil {
+		return "", fmt.Errorf("the list takes %d statements (%w)", len(read.statements), read.err)
 	}
 	return strings.Join(read.statements, ";\n") + ";\n", nil
 }
@@ -69,6 +79,8 @@ func literal(sql string, args []any) (string, error) {
 			text = quote(v)
 		case bool, int, int64:
 			text = fmt.Sprint(v)
+		case []byte:
+			text = fmt.Sprintf(`'\x%x'::bytea`, v)
 		case []string:
 			quoted := make([]string, len(v))
 			for n, s := range v {
@@ -85,7 +97,7 @@ func literal(sql string, args []any) (string, error) {
 		}
 		sql = strings.ReplaceAll(sql, "$"+strconv.Itoa(i+1), text)
 	}
-	return strings.Join(strings.Fields(sql), " "), nil
+	return strings.TrimSpace(sql), nil
 }
 
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/bench"
+	"github.com/rayslice/rayslice/web"
 )
 
 // portal is the product's side: a person with many clusters that run, and their token.
@@ -40,7 +41,8 @@ func open(ctx context.Context, o options, sandbox *bench.Sandbox) (*portal, erro
 	return p, nil
 }
 
-// fill makes the clusters: each with two workers, a head, and what a list shows of them.
+// fill makes the clusters: each with a head, two workers and their certificates, and a fleet. Then Postgres counts the rows,
+// as it does by itself within a minute.
 func (p *portal) fill(ctx context.Context) (err error) {
 	if p.asker, err = bench.Hire(ctx, p.Store, "bench-api"); err != nil {
 		return err
@@ -58,34 +60,65 @@ func (p *portal) fill(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return bench.Parallel(ctx, len(requests), 4, func(ctx context.Context, i int) error {
+	err = bench.Parallel(ctx, len(requests), 4, func(ctx context.Context, i int) error {
 		r := requests[i]
-		return errors.Join(p.Store.SaveCluster(ctx, rayslice.System, observed(r)),
+		cluster := observed(r, fmt.Sprintf("node-%02d", i%nodes))
+		return errors.Join(p.Store.SaveCluster(ctx, rayslice.System, cluster),
 			p.Store.Move(ctx, rayslice.System, r.ID, rayslice.StateApproved, rayslice.StateProvisioning, rayslice.Reason{}, r.ID),
-			p.Store.Move(ctx, rayslice.System, r.ID, rayslice.StateProvisioning, rayslice.StateReady, rayslice.Reason{}, r.ID))
+			p.Store.Move(ctx, rayslice.System, r.ID, rayslice.StateProvisioning, rayslice.StateReady, rayslice.Reason{}, r.ID),
+			p.verify(ctx, cluster))
 	})
+	if err != nil {
+		return err
+	}
+	if err := p.Store.SaveFleet(ctx, rayslice.System, fleet()); err != nil {
+		return err
+	}
+	_, err = p.Pool.Exec(ctx, `VACUUM ANALYZE requests, teams, users, charges, clusters, certificates, fleet, tokens, roles`)
+	return err
 }
 
-func observed(r rayslice.Request) rayslice.Cluster {
+// nodes is how many the clusters' workers lie on.
+const nodes = 40
+
+// verify gives the cluster's workers their certificates.
+func (p *portal) verify(ctx context.Context, cluster rayslice.Cluster) error {
+	certificates := make([]rayslice.Certificate, len(cluster.Workers))
+	for i, w := range cluster.Workers {
+		certificates[i] = web.SampleCertificate(w, time.Now(), nil)
+	}
+	_, err := p.Store.StartVerification(ctx, rayslice.System, cluster.RequestID, cluster.RequestID, cluster.VerifiablePods())
+	return errors.Join(err, p.Store.FinishVerification(ctx, rayslice.System, cluster.RequestID, rayslice.Reason{}, certificates))
+}
+
+func fleet() rayslice.Fleet {
+	f := rayslice.Fleet{ObservedAt: time.Now()}
+	for i := range nodes {
+		f.Nodes = append(f.Nodes, rayslice.Node{Name: fmt.Sprintf("node-%02d", i), Pool: "a10", Mode: rayslice.ModeCGPU, Ready: true, Cards: 8, CardGiB: 22})
+	}
+	return f
+}
+
+func observed(r rayslice.Request, node string) rayslice.Cluster {
 	now, name := time.Now(), r.ObjectName()
-	head := rayslice.Worker{Name: name + "-head", UID: name, Group: "headgroup", Phase: rayslice.PodRunning, Ready: true, Node: "node-1", IP: "10.0.0.1", CreatedAt: now}
+	head := rayslice.Worker{Name: name + "-head", UID: name, Group: "headgroup", Phase: rayslice.PodRunning, Ready: true, Node: node, IP: "10.0.0.1", CreatedAt: now}
 	cluster := rayslice.Cluster{RequestID: r.ID, ObservedAt: now, Exists: true, Ours: true, UID: r.ID, CreatedAt: now, RayVersion: r.Draft.RayVersion,
 		Head: &head, HeadAnswers: true, Service: name + "-head-svc." + r.Namespace + ".svc"}
 	for i := range r.Draft.Groups[0].Workers {
 		worker := head
-		worker.Name, worker.Slice = fmt.Sprintf("%s-worker-%d", name, i), r.Draft.Groups[0].Slice
+		worker.Name, worker.UID, worker.Slice = fmt.Sprintf("%s-worker-%d", name, i), fmt.Sprintf("%s-%d", name, i), r.Draft.Groups[0].Slice
 		cluster.Workers = append(cluster.Workers, worker)
 	}
 	return cluster
 }
 
 // list reads the list once, through the whole handler and without a network, and returns how long that took.
-func (p *portal) list() (time.Duration, error) {
+func (p *portal) list(server http.Handler) (time.Duration, error) {
 	r := httptest.NewRequest(http.MethodGet, bench.PublicURL+fmt.Sprintf("/api/v1/requests?limit=%d", p.want), nil)
 	r.Header.Set("Authorization", "Bearer "+p.token)
 	w := httptest.NewRecorder()
 	begin := time.Now()
-	p.ServeHTTP(w, r)
+	server.ServeHTTP(w, r)
 	took := time.Since(begin)
 	if w.Code != http.StatusOK {
 		return 0, fmt.Errorf("the list answers %d: %s", w.Code, w.Body)
@@ -110,7 +143,7 @@ func (p *portal) measure(ctx context.Context, o options) (rate, p99 float64, err
 	begin := time.Now()
 	err = bench.Parallel(ctx, o.Clients, o.Clients, func(ctx context.Context, _ int) error {
 		for time.Since(begin) < o.Time && ctx.Err() == nil {
-			one, err := p.list()
+			one, err := p.list(p)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,14 +86,17 @@ func TestPythonClient(t *testing.T) {
 	}
 }
 
-// schemathesisConfig has the made-up requests be about a request that there is, and none wait long.
+// schemathesisConfig has the made-up requests be about things that there are, and none wait long.
 const schemathesisConfig = `[parameters]
 "path.id" = %q
+"path.name" = "vision"
+"path.user" = "%d"
 "query.wait" = 1
 `
 
 // TestSchemathesis makes up requests from the specification: no 5xx, no status that is not in it, no answer outside its
-// schema. The event stream, which does not end by itself, has tests of its own.
+// schema; by a token, and as an admin who is signed in. The event stream, which does not end by itself, has tests of its own,
+// and nobody is signed out or sends to made-up webhooks.
 func TestSchemathesis(t *testing.T) {
 	interpreter := testPython(t)
 	i := install(t)
@@ -103,13 +107,48 @@ func TestSchemathesis(t *testing.T) {
 	if asked.State != rayslice.StatePending {
 		t.Fatalf("%+v", asked)
 	}
-	c := i.python(interpreter, 3*time.Minute, "-m", "schemathesis.cli", "run", i.url+"/api/openapi.json", "--header", "Authorization: Bearer "+i.portal.token,
-		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,"+
-			"unsupported_method,allow_header_conformance",
-		"--exclude-operation-id", "streamCluster", "--max-time", "75", "--rate-limit", "8/s", "--seed", "1", "--continue-on-failure", "--request-timeout", "30", "--no-color")
-	c.Dir = t.TempDir() // it keeps notes where it runs
-	i.must(os.WriteFile(filepath.Join(c.Dir, "schemathesis.toml"), fmt.Appendf(nil, schemathesisConfig, asked.ID), 0o600))
-	if err := c.Run(); err != nil {
-		t.Errorf("schemathesis: %v", err)
+	people := map[string]int64{}
+	personas, err := i.store.Personas(i.Context(), rayslice.System)
+	i.must(err)
+	for _, person := range personas {
+		people[person.Name] = person.ID
 	}
+	config := fmt.Appendf(nil, schemathesisConfig, asked.ID, people["Sofia Berg"])
+	i.schemathesis(interpreter, config, "75", "--header", "Authorization: Bearer "+i.portal.token)
+	i.schemathesis(interpreter, config, "60", "--header", "Cookie: "+i.signIn(people["Wei Zhang"]), "--header", "Sec-Fetch-Site: same-origin",
+		"--include-tag", "teams", "--include-tag", "approvals", "--include-tag", "admin", "--include-tag", "account",
+		"--exclude-operation-id", "endOwnSessions", "--exclude-operation-id", "setNotificationSettings", "--exclude-operation-id", "tryNotification")
+}
+
+// schemathesis makes up requests for so many seconds.
+func (i *installation) schemathesis(interpreter string, config []byte, seconds string, who ...string) {
+	i.Helper()
+	c := i.python(interpreter, 3*time.Minute, append([]string{"-m", "schemathesis.cli", "run", i.url + "/api/openapi.json",
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance," +
+			"unsupported_method,allow_header_conformance",
+		"--exclude-operation-id", "streamCluster", "--max-time", seconds, "--rate-limit", "8/s", "--seed", "1", "--continue-on-failure", "--request-timeout", "30", "--no-color"},
+		who...)...)
+	c.Dir = i.TempDir() // it keeps notes where it runs
+	i.must(os.WriteFile(filepath.Join(c.Dir, "schemathesis.toml"), config, 0o600))
+	if err := c.Run(); err != nil {
+		i.Errorf("schemathesis: %v", err)
+	}
+}
+
+// signIn returns the cookie of a persona's session.
+func (i *installation) signIn(id int64) string {
+	i.Helper()
+	form := url.Values{"user": {fmt.Sprint(id)}}
+	r, err := http.NewRequestWithContext(i.Context(), http.MethodPost, i.url+"/signin", strings.NewReader(form.Encode()))
+	i.must(err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	got, err := http.DefaultTransport.RoundTrip(r) // the answer leads elsewhere
+	i.must(err)
+	i.must(got.Body.Close())
+	for _, cookie := range got.Cookies() {
+		return cookie.Name + "=" + cookie.Value
+	}
+	i.Fatalf("signing in: %s", got.Status)
+	return ""
 }

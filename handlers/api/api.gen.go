@@ -149,6 +149,9 @@ type AuditPage struct {
 	Next *string `json:"next"`
 }
 
+// Badge Whether a cluster's slices are enforced
+type Badge = rayslice.Badge
+
 // Charge What a request costs, or a team may hold
 type Charge = rayslice.Charge
 
@@ -187,15 +190,16 @@ type Condition struct {
 	Who *rayslice.Party `json:"who"`
 }
 
-// Connect Where the cluster can be reached from inside Kubernetes
+// Connect Where the cluster can be reached
 type Connect struct {
-	// Client For ray.init
+	// Client For ray.init, from inside Kubernetes
 	Client string `json:"client"`
 
-	// Dashboard Of the dashboard and the Jobs API
+	// Dashboard Of the dashboard and the Jobs API; dashboard_url where the request has one, else only inside Kubernetes
 	Dashboard string `json:"dashboard"`
 
-	// JobSubmit A command to begin with
+	// JobSubmit A command to begin with, for a shell. Through the portal it takes the token from the variable RAYSLICE_TOKEN, and
+	// whoever may only look is refused
 	JobSubmit string `json:"job_submit"`
 }
 
@@ -677,6 +681,9 @@ type Request struct {
 
 	// Unverified It becomes ready without showing that its slices are enforced
 	Unverified bool `json:"unverified"`
+
+	// Verification Whether its slices are enforced; null = none of its workers was verified, or it is over
+	Verification *Badge `json:"verification"`
 }
 
 // RequestPage defines model for RequestPage.
@@ -698,7 +705,7 @@ type RoleGrant struct {
 	By   *string       `json:"by"`
 	Role rayslice.Role `json:"role"`
 
-	// Source Who gave it: the identity provider, the settings, a file, an admin, a lead who is away
+	// Source Who gave it: a file, an admin, the identity provider, the settings, a lead who is away
 	Source rayslice.Source `json:"source"`
 
 	// Team null = the whole portal

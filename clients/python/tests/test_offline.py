@@ -6,6 +6,7 @@ import pytest
 from server import OPTIONS, Server, good, problem
 
 from rayslice import BusyError, Charge, FieldError, Portal, PortalError, UnreachableError
+from rayslice.cluster import Cluster, ClusterList
 from rayslice.transport import PATIENCE
 from rayslice.values import ago, slice_gib, when
 from rayslice.versions import compare
@@ -96,3 +97,23 @@ def test_slices():
 def test_charge():
     """As people say it."""
     assert [str(Charge(*c)) for c in ((8, 0), (0, 1), (0, 2), (8, 1), (0, 0))] == ["8 GiB", "1 card", "2 cards", "8 GiB + 1 card", "0 GiB"]
+
+
+def test_a_cluster_says_whether_its_slices_are_enforced():
+    request = {
+        "id": "k5d2m7qxw3ab", "name": "ablation <7>", "team": "vision", "state": "ready", "reason": None, "charge": {"gib": 16, "cards": 0}, "hours": 8,
+        "ends_at": None, "groups": [], "cluster": None, "ray_version": "2.52.0", "python_version": None,
+    }
+    cases = [
+        ({}, None, "not verified"),
+        ({"verification": None}, None, "not verified"),
+        ({"verification": {"enforcement": "enforced", "workers": 2, "enforced": 2}}, "enforced", "enforced, 2 of 2"),
+        ({"verification": {"enforcement": "not_enforced", "workers": 2, "enforced": 1}}, "not_enforced", "not enforced, 1 of 2"),
+    ]
+    for given, enforcement, words in cases:
+        cluster = Cluster(None, {**request, **given})
+        assert cluster.enforcement == enforcement
+        for shown in (str(ClusterList([cluster])), ClusterList([cluster])._repr_html_()):
+            assert words in shown
+        assert (words in str(cluster)) == (words in cluster._repr_html_()) == (enforcement is not None)
+    assert "not verified" not in str(ClusterList([Cluster(None, {**request, "state": "stopped"})]))

@@ -92,6 +92,13 @@ class Cluster:
         return self.data.get("python_version")
 
     @property
+    def enforcement(self) -> Optional[str]:
+        """Whether its slices are enforced, the worst of its workers: enforced, inconclusive, out_of_date or not_enforced;
+        ``None`` = nobody has looked yet. :meth:`verification` says why."""
+        badge = self.data.get("verification")
+        return None if badge is None else str(badge["enforcement"])
+
+    @property
     def address(self) -> str:
         """For ``ray.init``, from inside the Kubernetes cluster. Ray and Python here are compared with the cluster's first;
         when they do not go together, the exact pin is printed. Raises NotReadyError before the cluster can be used."""
@@ -274,9 +281,17 @@ class Cluster:
             ("ends", ago(self.ends_at) if self.ends_at else f"{self.data['hours']} h after approval"),
             ("versions", f"Ray {self.ray_version}, Python {self.python_version or 'unknown'}"),
         ]
+        if self.data.get("verification"):
+            facts.append(("slices", self._slices()))
         if self.reason:
             facts.insert(1, ("why", self.reason))
         return facts
+
+    def _slices(self) -> str:
+        badge = self.data.get("verification")
+        if badge is None:
+            return "not verified"
+        return f"{badge['enforcement'].replace('_', ' ')}, {badge['enforced']} of {badge['workers']}"
 
     def __repr__(self) -> str:
         return show.plain(f"Cluster {self.id} {self.name!r}: {self.progress_text()}")
@@ -336,11 +351,11 @@ def _notebook_display() -> Optional[Callable[..., Any]]:
 class ClusterList(List[Cluster]):
     """Clusters, newest first; shows itself as a table."""
 
-    head = ("id", "name", "team", "state", "costs", "ends")
+    head = ("id", "name", "team", "state", "slices", "costs", "ends")
 
     def _rows(self) -> Iterator[Sequence[Any]]:
         for c in self:
-            yield c.id, c.name, c.team, c.state, c.charge, ago(c.ends_at) if c.ends_at else "not yet known"
+            yield c.id, c.name, c.team, c.state, c._slices() if c.state not in OVER else "", c.charge, ago(c.ends_at) if c.ends_at else "not yet known"
 
     def __str__(self) -> str:
         return show.table(self.head, self._rows()) if self else "no clusters"
