@@ -98,11 +98,11 @@ func (s *Server) checkPass(c echo.Context, p pass) error {
 	}
 	if p.access != rayslice.AccessFull {
 		about := rayslice.AuditEntry{RequestID: p.request.ID, Team: p.request.Team, Subject: attempt(r)}
-		refusal := rayslice.Forbidden("view_only")
+		refusal := &rayslice.Error{Kind: rayslice.KindForbidden, Code: "view_only"}
 		if p.identity.bearer != "" && !p.identity.user.Within(rayslice.ScopeRequest) {
 			refusal = &rayslice.Error{Kind: rayslice.KindForbidden, Code: "token_scope", Args: map[string]any{"scope": string(rayslice.ScopeRequest)}}
 		}
-		return s.config.Store.Refuse(r.Context(), p.identity.user, about, refusal)
+		return s.config.Store.RefuseOnHost(r.Context(), p.identity.user, about, refusal)
 	}
 	return nil
 }

@@ -31,8 +31,7 @@ func (s *Store) forbid(ctx context.Context, actor rayslice.User, about rayslice.
 }
 
 // refuse records that the actor was refused and why, and returns the refusal. Each try to do something has its entry; of
-// looking at what is not theirs, as a page that loads itself again does, one in a minute has. So has what they send to one
-// cluster, to whatever addresses there: those are the cluster's, without end, and a program tries on and on.
+// looking at what is not theirs, as a page that loads itself again does, one in a minute has.
 func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error) error {
 	same := repeat{actor.ID, actor.TokenID, refusal.Code, e.Action, e.Subject, e.Team, e.RequestID}
 	e.Reason = rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
@@ -40,14 +39,26 @@ func (s *Store) refuse(ctx context.Context, actor rayslice.User, e rayslice.Audi
 		e.Reason.Args = map[string]any{rayslice.ArgTried: e.Action}
 		maps.Copy(e.Reason.Args, refusal.Args)
 	}
-	looking := e.Action == "" && (e.Subject == "" || e.RequestID != "" || strings.HasPrefix(e.Subject, "GET "))
-	if e.Action == "" && e.RequestID != "" {
-		same.subject = ""
-	}
+	looking := e.Action == "" && (e.Subject == "" || strings.HasPrefix(e.Subject, "GET "))
 	e.Action = "refuse"
 	if looking && !s.repeats.first(same, time.Now()) {
 		return refusal
 	}
+	return s.recordRefusal(ctx, actor, e, refusal, same)
+}
+
+// RefuseOnHost is Refuse for what is sent to a cluster's own host: of the same refusal of somebody there one in a minute is
+// recorded, whatever the address. Those are the cluster's, without end, and a program tries on and on.
+func (s *Store) RefuseOnHost(ctx context.Context, actor rayslice.User, about rayslice.AuditEntry, refusal *rayslice.Error) error {
+	same := repeat{actor: actor.ID, token: actor.TokenID, code: refusal.Code, tried: "host", requestID: about.RequestID}
+	if !s.repeats.first(same, time.Now()) {
+		return refusal
+	}
+	about.Action, about.Reason = "refuse", rayslice.Reason{Code: refusal.Code, Args: refusal.Args}
+	return s.recordRefusal(ctx, actor, about, refusal, same)
+}
+
+func (s *Store) recordRefusal(ctx context.Context, actor rayslice.User, e rayslice.AuditEntry, refusal *rayslice.Error, same repeat) error {
 	if err := s.inTx(ctx, func(tx pgx.Tx) error { return audit(ctx, tx, actor, e) }); err != nil {
 		s.repeats.forget(same)
 		return err

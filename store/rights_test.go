@@ -406,7 +406,7 @@ func countTeams(teams []rayslice.Team) int {
 // alone, whoever that is; anyone is for whoever is signed in.
 var (
 	without = []string{"Close", "Listen", "Ping", "AuditIsOpen", "LetPersonasIn", "KeepUse"}
-	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse"}
+	ownOnly = []string{"ReadNotices", "NotificationSettings", "SetNotificationSettings", "SetLanguage", "TryNotification", "QuotaDrift", "Refuse", "RefuseOnHost"}
 	anyone  = []string{"Fleet", "FleetCards", "FleetProblems", "NodeVerdicts"}
 )
 

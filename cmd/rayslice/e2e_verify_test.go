@@ -26,7 +26,8 @@ func TestVerifyCommand(t *testing.T) {
 			t.Errorf("%v exits with %d, though the slice is enforced", arguments, status)
 		}
 	}
-	waiting, err := i.call(http.MethodPost, "/api/v1/requests", "verify-waits", draftOf("waits", 22)) // more than starts at once
+	draft := strings.Replace(draftOf("waits", 22), "{", `{"purpose": "to wait", `, 1) // more than starts at once
+	waiting, err := i.call(http.MethodPost, "/api/v1/requests", "verify-waits", draft)
 	i.must(err)
 	if out, status := i.command("verify", waiting.ID); status != exitNotKnown || !strings.Contains(out, "not verified") {
 		t.Errorf("of a cluster that was never verified it exits with %d: %s", status, out)
