@@ -249,7 +249,7 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-	for _, code := range []string{rayslice.FindingTooLarge, rayslice.FindingTooDeep, rayslice.FindingInItself, rayslice.FindingTooMuch, rayslice.FindingDocuments, rayslice.FindingMore} {
+	for _, code := range []string{rayslice.FindingTooLarge, rayslice.FindingTooDeep, rayslice.FindingInItself, rayslice.FindingTooMuch, rayslice.FindingDocuments, rayslice.FindingMore, rayslice.FindingQuantityRange} {
 		tested[code] = true // TestLimits
 	}
 	for _, code := range rayslice.FindingCodes() {

@@ -43,7 +43,7 @@ func (c *checker) headMemory(head group) {
 		c.warn(rayslice.FindingHeadNoMemory, head.ray(), map[string]any{"min": least}, set(head.ray(), floor.String(), "resources", "limits", "memory"))
 		return
 	}
-	limit, err := resource.ParseQuantity(a.limit.str())
+	limit, err := parseQuantity(a.limit.str())
 	if err == nil && limit.Cmp(*floor) < 0 && limit.Value() < int64(least)*1e9 { // "4G" is meant well
 		c.warn(rayslice.FindingHeadMemory, a.limit, map[string]any{"value": short(a.limit.str()), "min": least}, replace(a.limit, floor.String()))
 	}
