@@ -1,13 +1,14 @@
 package lint
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -32,12 +33,13 @@ func set(at *value, with any, names ...string) rayslice.Patch {
 }
 
 // FixAll mends what can be mended without anybody deciding, and returns the text and how many findings were mended. What
-// one fix brings to light, the next round mends.
-func FixAll(text []byte, catalogue rayslice.Catalogue) ([]byte, int) {
+// one fix brings to light, the next round mends. Nothing but the mended places changes; what stands in a place that is written in
+// an unusual way stays as it is. It stops where it is when ctx ends, with what is mended by then.
+func FixAll(ctx context.Context, text []byte, catalogue rayslice.Catalogue) ([]byte, int) {
 	const rounds = 5 // a fix brings at most a few others to light
 	n := 0
 	for range rounds {
-		fixed, mended := fix(text, Check(text, catalogue).Findings)
+		fixed, mended := fix(ctx, text, Check(text, catalogue).Findings)
 		if mended == 0 {
 			break
 		}
@@ -46,19 +48,19 @@ func FixAll(text []byte, catalogue rayslice.Catalogue) ([]byte, int) {
 	return text, n
 }
 
-// Fix mends the finding that has the key, and returns the text as it was when there is none, or nothing mends it.
-func Fix(text []byte, catalogue rayslice.Catalogue, key string) ([]byte, bool) {
+// Fix mends the finding that has the key, as FixAll does, and returns the text as it was when there is none, or nothing mends
+// it.
+func Fix(ctx context.Context, text []byte, catalogue rayslice.Catalogue, key string) ([]byte, bool) {
 	findings := slices.DeleteFunc(Check(text, catalogue).Findings, func(f rayslice.Finding) bool { return f.Key() != key })
-	fixed, n := fix(text, findings[:min(1, len(findings))])
+	fixed, n := fix(ctx, text, findings[:min(1, len(findings))])
 	return fixed, n > 0
 }
 
-// fix applies the fixes from the last to the first, so that none moves what another one is about, and writes the text anew:
-// comments stay, empty lines do not. A text that would not read back is not changed.
-func fix(text []byte, findings []rayslice.Finding) ([]byte, int) {
+// fix applies the fixes from the last to the first, so that none moves what another one is about. One that cannot be applied leaves
+// the others be.
+func fix(ctx context.Context, text []byte, findings []rayslice.Finding) ([]byte, int) {
 	findings = slices.DeleteFunc(slices.Clone(findings), func(f rayslice.Finding) bool { return len(f.Fix) == 0 })
-	roots, err := parse(text)
-	if err != nil || len(findings) == 0 {
+	if len(findings) == 0 || !utf8.Valid(text) { // positions are those of UTF-8
 		return text, 0
 	}
 	slices.SortStableFunc(findings, func(a, b rayslice.Finding) int {
@@ -66,35 +68,57 @@ func fix(text []byte, findings []rayslice.Finding) ([]byte, int) {
 	})
 	n, touched := 0, map[int][]string{}
 	for _, f := range findings {
-		if f.Document >= len(roots) || overlap(touched[f.Document], f.Fix) || apply(roots[f.Document], f.Fix) != nil {
+		if overlap(touched[f.Document], f.Fix) || ctx.Err() != nil {
+			continue
+		}
+		fixed, err := mend(text, f)
+		if err != nil {
 			continue
 		}
 		for _, p := range f.Fix {
 			touched[f.Document] = append(touched[f.Document], p.Path)
 		}
-		n++
+		text, n = fixed, n+1
 	}
-	fixed, err := encode(roots)
-	if err != nil || n == 0 {
-		return text, 0
-	}
-	if _, err := parse(fixed); err != nil {
-		return text, 0
-	}
-	return fixed, n
+	return text, n
 }
 
-func encode(roots []*yaml.Node) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	encoder.CompactSeqIndent()
-	for _, root := range roots {
-		if err := encoder.Encode(root); err != nil {
+// mend applies one finding's fix to the text. The text must then read as the document does with the patches applied, and all other
+// documents as they did.
+func mend(text []byte, f rayslice.Finding) ([]byte, error) {
+	roots, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if f.Document >= len(roots) || len(roots[f.Document].Content) == 0 {
+		return nil, errPatch
+	}
+	if !reachable(roots[f.Document].Content[0], f.Fix) {
+		return nil, errPatch
+	}
+	for _, p := range f.Fix {
+		root := roots[f.Document].Content[0]
+		if text, err = newSource(text).edit(root, p); err != nil {
 			return nil, err
 		}
+		if err = applyOne(root, p); err != nil {
+			return nil, err
+		}
+		got, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.EqualFunc(got, roots, same) {
+			return nil, errUnusual
+		}
+		roots = got
 	}
-	return out.Bytes(), encoder.Close()
+	return text, nil
+}
+
+// same reports whether two nodes mean the same, however they are written.
+func same(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.Value == b.Value && a.Anchor == b.Anchor && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, same)
 }
 
 var errPatch = errors.New("the patch does not fit the document")
@@ -109,19 +133,7 @@ func overlap(touched []string, patches []rayslice.Patch) bool {
 	})
 }
 
-// apply carries the operations out. They fit the document that they were made for.
-func apply(document *yaml.Node, patches []rayslice.Patch) error {
-	if len(document.Content) == 0 || !reachable(document.Content[0], patches) {
-		return errPatch
-	}
-	for _, p := range patches {
-		if err := applyOne(document.Content[0], p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// applyOne carries an operation out. It fits the document that it was made for.
 func applyOne(root *yaml.Node, p rayslice.Patch) error {
 	names := strings.Split(strings.TrimPrefix(p.Path, "/"), "/")
 	parent := root
@@ -154,15 +166,11 @@ func edit(parent *yaml.Node, op, name string, at int, content *yaml.Node) error 
 	case op == "remove", op == "replace" && at < 0:
 		return errPatch
 	case at >= 0 && (op == "replace" || parent.Kind == yaml.MappingNode):
-		old := parent.Content[at]
-		content.HeadComment, content.LineComment, content.FootComment = old.HeadComment, old.LineComment, old.FootComment
 		parent.Content = slices.Clone(parent.Content)
 		parent.Content[at] = content
 	case parent.Kind == yaml.MappingNode:
-		parent.Style &^= yaml.FlowStyle
 		parent.Content = append(slices.Clone(parent.Content), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}, content)
 	case parent.Kind == yaml.SequenceNode && name == "-":
-		parent.Style &^= yaml.FlowStyle
 		parent.Content = append(slices.Clone(parent.Content), content)
 	default:
 		return errPatch
@@ -192,19 +200,38 @@ func find(node *yaml.Node, name string) int {
 }
 
 // reachable reports whether every operation stays clear of aliases and merge keys: behind one stands what other places
-// share.
+// share. Nor does it change or cut out what an alias elsewhere stands for.
 func reachable(root *yaml.Node, patches []rayslice.Patch) bool {
 	for _, p := range patches {
-		node := root
+		node, there := root, true
 		for name := range strings.SplitSeq(strings.TrimPrefix(p.Path, "/"), "/") {
 			at := find(node, name)
-			if at < 0 {
+			if there = at >= 0; !there {
 				break
 			}
-			if node = node.Content[at]; node.Kind == yaml.AliasNode || node.Anchor != "" {
+			if node = node.Content[at]; node.Kind == yaml.AliasNode || node.Anchor != "" && inUse(root, nil, node) {
 				return false
 			}
 		}
+		if there && !cuttable(root, node, node) {
+			return false
+		}
 	}
 	return true
+}
+
+// cuttable reports whether no alias outside of the part stands for anything at the node or below it.
+func cuttable(root, part, node *yaml.Node) bool {
+	if node.Anchor != "" && inUse(root, part, node) {
+		return false
+	}
+	return !slices.ContainsFunc(node.Content, func(n *yaml.Node) bool { return !cuttable(root, part, n) })
+}
+
+// inUse reports whether an alias stands for the node, other than in the part that is left aside.
+func inUse(at, aside, node *yaml.Node) bool {
+	if at == aside {
+		return false
+	}
+	return at.Kind == yaml.AliasNode && at.Alias == node || slices.ContainsFunc(at.Content, func(n *yaml.Node) bool { return inUse(n, aside, node) })
 }
