@@ -66,7 +66,7 @@ const (
 
 // What is no sound object of KubeRay.
 const (
-	FindingNoCluster     = "no_cluster"     // Args: kinds
+	FindingNoCluster     = "no_cluster"     // Args: kinds; got, what there is instead of an object of any kind
 	FindingManyClusters  = "many_clusters"  // a request is one cluster
 	FindingNoSpec        = "no_spec"        // Args: field
 	FindingAPIVersion    = "api_version"    // Args: want, got

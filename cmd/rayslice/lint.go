@@ -194,7 +194,7 @@ func (l lintFile) print(out io.Writer, findings []rayslice.Finding) error {
 		var err error
 		missed, note := l.command.Fix && len(f.Fix) > 0, ""
 		if missed {
-			note = " [" + locale.T("lint_not_mended") + "]"
+			note = " [" + locale.NotMended() + "]"
 		}
 		if l.command.JSON {
 			err = encoder.Encode(struct {
