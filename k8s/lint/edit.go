@@ -18,18 +18,21 @@ type change struct {
 	with     string
 }
 
-// changed carries changes out that do not overlap.
-func (s source) changed(changes []change) []byte {
+// changed carries changes out. Two that meet do not go together: which is first would matter.
+func (s source) changed(changes []change) ([]byte, error) {
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.from, b.from) })
 	var out bytes.Buffer
-	last := 0
+	last, before := 0, -1
 	for _, c := range changes {
+		if c.from < last || c.from == before {
+			return nil, errUnusual
+		}
 		out.Write(s.text[last:c.from])
 		out.WriteString(c.with)
-		last = c.to
+		last, before = c.to, c.from
 	}
 	out.Write(s.text[last:])
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 // A step is a collection on the way to a place in a document, and which of its entries goes on; the last one's is negative
@@ -73,8 +76,8 @@ type editor struct {
 	steps []step
 }
 
-// edit returns the text with the patch carried out on the document. Nothing else of it changes.
-func (s source) edit(root *yaml.Node, p rayslice.Patch) ([]byte, error) {
+// changes returns what carries the patch out on a document of the text.
+func (s source) changes(root *yaml.Node, p rayslice.Patch) ([]change, error) {
 	steps, name, err := way(root, p.Path)
 	if err != nil {
 		return nil, err
@@ -85,26 +88,20 @@ func (s source) edit(root *yaml.Node, p rayslice.Patch) ([]byte, error) {
 			return nil, fmt.Errorf("encode the value of %s: %w", p.Path, err)
 		}
 	}
-	var changes []change
 	last := steps[len(steps)-1]
 	switch {
 	case p.Op == "remove" && last.entry >= 0:
-		changes, err = e.remove(last)
+		return e.remove(last)
 	case p.Op == "remove", p.Op == "replace" && last.entry < 0:
-		err = errPatch
+		return nil, errPatch
 	case last.entry >= 0 && (p.Op == "replace" || last.node.Kind == yaml.MappingNode):
-		changes, err = e.replace(last, content)
+		return e.replace(last, content)
 	case last.node.Kind == yaml.MappingNode:
-		changes, err = e.addMember(last.node, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}, content)
+		return e.addMember(last.node, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}, content)
 	case last.node.Kind == yaml.SequenceNode && name == "-":
-		changes, err = e.addItem(last.node, content)
-	default:
-		err = errPatch
+		return e.addItem(last.node, content)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.changed(changes), nil
+	return nil, errPatch
 }
 
 // writer returns what writes as the text around a collection is written.

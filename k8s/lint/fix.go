@@ -57,7 +57,7 @@ func Fix(ctx context.Context, text []byte, catalogue rayslice.Catalogue, key str
 }
 
 // fix applies the fixes from the last to the first, so that none moves what another one is about. One that cannot be applied leaves
-// the others be.
+// the others be; one that is about what another one changes waits, as it may not be needed then.
 func fix(ctx context.Context, text []byte, findings []rayslice.Finding) ([]byte, int) {
 	findings = slices.DeleteFunc(slices.Clone(findings), func(f rayslice.Finding) bool { return len(f.Fix) == 0 })
 	if len(findings) == 0 || !utf8.Valid(text) { // positions are those of UTF-8
@@ -66,52 +66,113 @@ func fix(ctx context.Context, text []byte, findings []rayslice.Finding) ([]byte,
 	slices.SortStableFunc(findings, func(a, b rayslice.Finding) int {
 		return cmp.Or(cmp.Compare(b.Line, a.Line), cmp.Compare(b.Column, a.Column))
 	})
-	n, touched := 0, map[int][]string{}
+	var first, rest []rayslice.Finding
+	touched := touching{}
 	for _, f := range findings {
-		if overlap(touched[f.Document], f.Fix) || ctx.Err() != nil {
+		if touched.by(f) {
+			rest = append(rest, f)
 			continue
 		}
-		fixed, err := mend(text, f)
-		if err != nil {
-			continue
-		}
-		for _, p := range f.Fix {
-			touched[f.Document] = append(touched[f.Document], p.Path)
-		}
-		text, n = fixed, n+1
+		first = append(first, f)
+		touched.add(f)
 	}
-	return text, n
+	m := &mender{ctx: ctx, text: text, touched: touching{}}
+	m.all(first)
+	for _, f := range rest {
+		if !m.touched.by(f) {
+			m.all([]rayslice.Finding{f})
+		}
+	}
+	return m.text, m.n
 }
 
-// mend applies one finding's fix to the text. The text must then read as the document does with the patches applied, and all other
-// documents as they did.
-func mend(text []byte, f rayslice.Finding) ([]byte, error) {
+// touching are the paths that fixes change, by document.
+type touching map[int][]string
+
+func (t touching) add(f rayslice.Finding) {
+	for _, p := range f.Fix {
+		t[f.Document] = append(t[f.Document], p.Path)
+	}
+}
+
+// by reports whether a fix is about something that another one changes.
+func (t touching) by(f rayslice.Finding) bool { return overlap(t[f.Document], f.Fix) }
+
+// A mender carries fixes out in a text.
+type mender struct {
+	ctx     context.Context
+	text    []byte
+	n       int // how many were
+	touched touching
+}
+
+// all carries out what it can of the fixes: all at once, since every look at whether the text is right reads all of it, and
+// where that does not work one half after the other.
+func (m *mender) all(findings []rayslice.Finding) {
+	if len(findings) == 0 || m.ctx.Err() != nil {
+		return
+	}
+	fixed, err := mend(m.text, findings)
+	if err != nil && len(findings) == 1 {
+		fixed, err = mendByStep(m.text, findings[0])
+	}
+	switch half := len(findings) / 2; {
+	case err == nil:
+		m.text, m.n = fixed, m.n+len(findings)
+		for _, f := range findings {
+			m.touched.add(f)
+		}
+	case half > 0:
+		m.all(findings[:half])
+		m.all(findings[half:])
+	}
+}
+
+// mend applies fixes to the text in one go. The text must then read as its documents do with the patches applied.
+func mend(text []byte, findings []rayslice.Finding) ([]byte, error) {
 	roots, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	if f.Document >= len(roots) || len(roots[f.Document].Content) == 0 {
-		return nil, errPatch
+	s := newSource(text)
+	var changes []change
+	for _, f := range findings {
+		if f.Document >= len(roots) || len(roots[f.Document].Content) == 0 || !reachable(roots[f.Document].Content[0], f.Fix) {
+			return nil, errPatch
+		}
+		for _, p := range f.Fix {
+			more, err := s.changes(roots[f.Document].Content[0], p)
+			if err != nil {
+				return nil, err
+			}
+			changes = append(changes, more...)
+		}
 	}
-	if !reachable(roots[f.Document].Content[0], f.Fix) {
-		return nil, errPatch
+	fixed, err := s.changed(changes)
+	if err != nil {
+		return nil, err
 	}
+	for _, f := range findings {
+		for _, p := range f.Fix {
+			if err := applyOne(roots[f.Document].Content[0], p); err != nil {
+				return nil, err
+			}
+		}
+	}
+	got, err := parse(fixed)
+	if err == nil && !slices.EqualFunc(got, roots, same) {
+		err = errUnusual
+	}
+	return fixed, err
+}
+
+// mendByStep applies one patch of a fix after the other: of two in the same brackets, the second must see what the first has left.
+func mendByStep(text []byte, f rayslice.Finding) (_ []byte, err error) {
 	for _, p := range f.Fix {
-		root := roots[f.Document].Content[0]
-		if text, err = newSource(text).edit(root, p); err != nil {
+		f.Fix = []rayslice.Patch{p}
+		if text, err = mend(text, []rayslice.Finding{f}); err != nil {
 			return nil, err
 		}
-		if err = applyOne(root, p); err != nil {
-			return nil, err
-		}
-		got, err := parse(text)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.EqualFunc(got, roots, same) {
-			return nil, errUnusual
-		}
-		roots = got
 	}
 	return text, nil
 }

@@ -1,6 +1,8 @@
 package lint_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -136,5 +138,28 @@ func TestLimits(t *testing.T) {
 				t.Errorf("took %v and %.1f MiB", took, mib)
 			}
 		})
+	}
+}
+
+// TestFixesEndInTime: mending a text of a megabyte ends soon after its time is over, with what was mended by then (T27).
+func TestFixesEndInTime(t *testing.T) {
+	filler := "  data: [" + strings.TrimSuffix(strings.Repeat("a, ", 45_000), ", ") + "]\n"
+	text := []byte("kind: ConfigMap\n" + filler + "---\n" + strings.Replace(sound, "    - groupName: slices\n", "    - groupName: slices\n"+fields(190), 1))
+	text = bytes.Replace(text, []byte("kind: ConfigMap\n"), []byte("kind: ConfigMap\ndata:\n"), 1)
+	text = bytes.ReplaceAll(text, []byte("  f"), []byte("      f"))
+	const most = 2 * time.Second // the page's
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	began := processorTime(t)
+	fixed, n := lint.FixAll(ctx, text, catalogue())
+	took := processorTime(t) - began
+	t.Logf("mended %d in %v", n, took)
+	if left := lint.Check(fixed, catalogue()).Findings; n != 190 || len(left) > 0 || took > most {
+		t.Errorf("mended %d in %v; left %+v", n, took, left)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if fixed, n := lint.FixAll(over, text, catalogue()); n != 0 || !bytes.Equal(fixed, text) {
+		t.Errorf("mended %d when nobody waits", n)
 	}
 }
