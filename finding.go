@@ -66,15 +66,16 @@ const (
 
 // What is no sound object of KubeRay.
 const (
-	FindingNoCluster     = "no_cluster"    // Args: kinds
-	FindingManyClusters  = "many_clusters" // a request is one cluster
-	FindingNoSpec        = "no_spec"       // Args: field
-	FindingAPIVersion    = "api_version"   // Args: want, got
-	FindingDuplicateKey  = "duplicate_key" // Args: name
-	FindingUnknownField  = "unknown_field" // Args: name
-	FindingWrongType     = "wrong_type"    // Args: want, got
-	FindingBadName       = "bad_name"      // Args: name, max
-	FindingGroupTwice    = "group_twice"   // Args: name
+	FindingNoCluster     = "no_cluster"     // Args: kinds; got, what there is instead of an object of any kind
+	FindingManyClusters  = "many_clusters"  // a request is one cluster
+	FindingNoSpec        = "no_spec"        // Args: field
+	FindingAPIVersion    = "api_version"    // Args: want, got
+	FindingDuplicateKey  = "duplicate_key"  // Args: name
+	FindingUnknownField  = "unknown_field"  // Args: name
+	FindingWrongType     = "wrong_type"     // Args: want, got
+	FindingQuantityRange = "quantity_range" // Args: name, value; more digits, or a larger exponent, than any quantity has
+	FindingBadName       = "bad_name"       // Args: name, max
+	FindingGroupTwice    = "group_twice"    // Args: name
 	FindingGroupNameLong = "group_name_long"
 	FindingReplicas      = "replicas"     // Args: min, max, replicas
 	FindingRayVersion    = "ray_version"  // no rayVersion
@@ -135,7 +136,7 @@ func FindingCodes() []string {
 	return []string{
 		FindingNotYAML, FindingTabs, FindingTooLarge, FindingTooDeep, FindingInItself, FindingTooMuch, FindingDocuments, FindingMore,
 		FindingNoCluster, FindingManyClusters, FindingNoSpec, FindingAPIVersion, FindingDuplicateKey, FindingUnknownField, FindingWrongType,
-		FindingBadName, FindingGroupTwice, FindingGroupNameLong, FindingReplicas, FindingRayVersion, FindingImageVersion, FindingImagesDiffer,
+		FindingQuantityRange, FindingBadName, FindingGroupTwice, FindingGroupNameLong, FindingReplicas, FindingRayVersion, FindingImageVersion, FindingImagesDiffer,
 		FindingNoNumGPUs, FindingNumGPUsFraction, FindingNumGPUsZero, FindingNumGPUsDiffers, FindingHeadNumGPUs, FindingHeadSlice, FindingNotVoid,
 		FindingSliceSize, FindingGPUFraction, FindingRequestsDiffer, FindingSliceTwice, FindingSliceNotFirst, FindingCoreStep, FindingCoreAlone,
 		FindingCoreMissing, FindingCardsUneven, FindingCardsCore, FindingMixedGPUs, FindingResourcesTwice, FindingNotIsolated,

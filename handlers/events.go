@@ -38,13 +38,14 @@ type timing struct {
 	report    time.Duration // longest wait for a report's turn, before its reader hears that others come first
 	chunk     time.Duration // longest a reader of an export may take for one write
 	export    time.Duration // longest an export may take
+	look      time.Duration // longest that a reader waits for a look at YAML
 	still     time.Duration // longest that an exchange with a cluster goes on while nothing moves
 	retry     time.Duration // before a browser connects again; up to as much again is added, so that they do not come together
 }
 
 func defaultTiming() timing {
 	return timing{heartbeat: 15 * time.Second, recheck: 4 * time.Second, write: 5 * time.Second, rest: 300 * time.Millisecond, listRest: time.Second, retry: 5 * time.Second,
-		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute, still: time.Hour}
+		report: time.Second, chunk: 20 * time.Second, export: 5 * time.Minute, still: time.Hour, look: 2 * time.Second}
 }
 
 // listen feeds the streams from Postgres until Close.

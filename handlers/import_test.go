@@ -1,10 +1,12 @@
 package handlers
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rayslice/rayslice"
 )
@@ -29,7 +31,7 @@ func testLinter() Linter {
 		}
 		return report
 	}
-	fix := func(text []byte, key string) ([]byte, int) {
+	fix := func(_ context.Context, text []byte, key string) ([]byte, int) {
 		lines, n := strings.Split(string(text), "\n"), 0
 		for _, f := range check(text).Findings {
 			if key == "" || f.Key() == key {
@@ -114,6 +116,67 @@ func TestImportRefuses(t *testing.T) {
 		t.Errorf("sent to %s", got)
 	}
 	ada.with("Sec-Fetch-Site", "cross-site").post("/clusters/import", url.Values{"yaml": {"cluster"}}).want(http.StatusForbidden)
+}
+
+// TestNobodyWaitsForALook: a look that never ends is answered with 503 in time (T27), and takes only so many cores; one that
+// panics ends nothing.
+func TestNobodyWaitsForALook(t *testing.T) {
+	t.Parallel()
+	released, running := make(chan struct{}), make(chan struct{}, 2*maxLooks)
+	p := open(t, func(c *Config) {
+		lint := testLinter()
+		c.Lint.Check = func(text []byte) rayslice.LintReport {
+			switch string(text) {
+			case "for ever":
+				running <- struct{}{}
+				<-released
+			case "panic":
+				panic("at the parser")
+			}
+			return lint.Check(text)
+		}
+		c.Lint.Fix = func(ctx context.Context, text []byte, key string) ([]byte, int) {
+			if string(text) == "slow bad" {
+				<-ctx.Done() // it is told to stop in time
+			}
+			return lint.Fix(ctx, text, key)
+		}
+	})
+	p.server.timing.look = 200 * time.Millisecond
+	ada, reader := p.as(p.Ada), p.token(p.newToken(p.Ada, rayslice.ScopeRead)).with("Content-Type", "application/yaml")
+	if page := ada.post("/clusters/import", url.Values{"yaml": {"slow bad"}, "fix": {"all"}}).want(http.StatusOK).page(); page.Find("textarea").Text() != "\nslow good" && page.Find("textarea").Text() != "slow good" {
+		t.Errorf("mended to %q", page.Find("textarea").Text())
+	}
+	reader.send(http.MethodPost, "/api/v1/lint", strings.NewReader("panic")).want(http.StatusInternalServerError)
+	for range maxLooks {
+		began := time.Now()
+		ada.post("/clusters/import", url.Values{"yaml": {"for ever"}}).want(http.StatusServiceUnavailable)
+		if body := reader.send(http.MethodPost, "/api/v1/lint", strings.NewReader("for ever")).want(http.StatusServiceUnavailable).Body.String(); !strings.Contains(body, "lint_too_long") {
+			t.Errorf("the answer is %s", body)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("answered after %v", took)
+		}
+	}
+	if len(running) != maxLooks {
+		t.Errorf("%d looks run", len(running))
+	}
+	close(released)
+	reader.send(http.MethodPost, "/api/v1/lint", strings.NewReader("bad")).want(http.StatusOK)
+}
+
+// TestUnusualPlaces: a fix that is offered and cannot be carried out in the text says so.
+func TestUnusualPlaces(t *testing.T) {
+	t.Parallel()
+	p := open(t, func(c *Config) {
+		c.Lint.Fix = func(_ context.Context, text []byte, _ string) ([]byte, int) { return text, 0 }
+	})
+	ada := p.as(p.Ada)
+	button := ada.post("/clusters/import", url.Values{"yaml": {"bad"}}).want(http.StatusOK).page().Find("button[name=fix]").First().AttrOr("value", "")
+	note := ada.post("/clusters/import", url.Values{"yaml": {"bad"}, "fix": {button}}).want(http.StatusOK).page().Find(".note.warn[role=status]")
+	if !strings.Contains(note.Text(), "by hand") {
+		t.Errorf("says %q", note.Text())
+	}
 }
 
 func TestLintByAPI(t *testing.T) {

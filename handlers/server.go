@@ -75,6 +75,7 @@ type Server struct {
 	streams      *hub
 	turns        turns
 	exporting    exporting
+	looks        chan struct{} // one for each text of somebody's that is looked at
 	metrics      *metrics
 	timing       timing
 	seen         capacity
@@ -101,7 +102,7 @@ func New(config Config) (*Server, error) {
 		config.Health = func() Health { return Health{} }
 	}
 	s := &Server{config: config, public: public, timing: defaultTiming(), limits: defaultLimits(), turns: newTurns(),
-		exporting: exporting{by: map[int64]bool{}}, now: time.Now, watched: watched{said: map[string]time.Time{}}, shared: sharedDrawings{drawn: map[sharedKey]*drawing{}}, crossOrigin: http.NewCrossOriginProtection()}
+		exporting: exporting{by: map[int64]bool{}}, looks: make(chan struct{}, maxLooks), now: time.Now, watched: watched{said: map[string]time.Time{}}, shared: sharedDrawings{drawn: map[sharedKey]*drawing{}}, crossOrigin: http.NewCrossOriginProtection()}
 	if err := s.crossOrigin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 		return nil, fmt.Errorf("public URL %q: %w", config.PublicURL, err)
 	}

@@ -15,10 +15,11 @@ const FixAll = "all"
 // NewRequestView.
 type ImportPage struct {
 	Frame
-	Text   string
-	Report *rayslice.LintReport // nil = nothing was looked at yet
-	Empty  bool                 // it was sent without any text
-	Missed bool                 // what was to be fixed is not there any more
+	Text    string
+	Report  *rayslice.LintReport // nil = nothing was looked at yet
+	Empty   bool                 // it was sent without any text
+	Missed  bool                 // what was to be fixed is not there any more
+	Unusual bool                 // it is there, in a place that cannot be fixed by itself
 }
 
 // canRequest reports whether the form for a new request can hold what was found.

@@ -191,9 +191,12 @@ func (l *Localizer) Finding(f rayslice.Finding) string { return l.T("lint_"+f.Co
 // Remedy returns what to do about a finding, as a sentence.
 func (l *Localizer) Remedy(f rayslice.Finding) string { return l.T("remedy_"+f.Code, l.typeArgs(f)) }
 
+// NotMended says of a finding whose fix could not be carried out that it was not, and what to do.
+func (l *Localizer) NotMended() string { return l.T("lint_not_mended") }
+
 // typeArgs puts the types among the arguments of a finding into words.
 func (l *Localizer) typeArgs(f rayslice.Finding) Args {
-	if f.Code != rayslice.FindingWrongType {
+	if f.Code != rayslice.FindingWrongType && f.Code != rayslice.FindingNoCluster {
 		return f.Args
 	}
 	words := maps.Clone(f.Args)

@@ -30,6 +30,9 @@ func importSamples() []Sample {
 			return page(f, "kind: RayCluster\nspec:\n\trayVersion: 2.52.0\n", &rayslice.LintReport{Findings: []rayslice.Finding{
 				{Line: 3, Column: 1, Code: rayslice.FindingTabs, Severity: rayslice.SeverityError}}})
 		}},
+		{"import-unusual", func(f Frame) templ.Component {
+			return ImportView(ImportPage{Frame: at(f, "/clusters/import"), Text: sampleYAML, Unusual: true, Report: &rayslice.LintReport{Findings: sampleFindings()}})
+		}},
 		{"import-changed", func(f Frame) templ.Component {
 			return ImportView(ImportPage{Frame: at(f, "/clusters/import"), Text: sampleYAML, Missed: true, Report: &rayslice.LintReport{
 				Findings: everyFinding(), Draft: &rayslice.RequestDraft{Groups: make([]rayslice.Group, MaxFormGroups+1)}}})

@@ -113,7 +113,7 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the portal."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up, down or print its version."`
 	Render  renderCommand  `cmd:"" help:"Print the RayCluster that a request becomes, and apply nothing."`
-	Lint    lintCommand    `cmd:"" help:"Say what is wrong with the slices of RayClusters in YAML files, and mend it."`
+	Lint    lintCommand    `cmd:"" help:"Say what is wrong with the slices of RayClusters in YAML files, and mend it. Exits with 0 when nothing is, or only warnings are left, 1 when errors are, 2 when a file could not be read or mended or the command was called wrongly; the other files are looked at all the same."`
 	Verify  verifyCommand  `cmd:"" help:"Print whether a cluster's slices are enforced, with the evidence. Exits with 0 when all are, 2 when one is not, 3 when that is not known (inconclusive, out of date, not verified), 1 when the command fails."`
 	Demo    demoCommand    `cmd:"" help:"Run the portal on the sandbox: a real control plane with a simulated GPU fleet, and its own Postgres."`
 	Version versionCommand `cmd:"" help:"Print the version."`

@@ -3,12 +3,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
+
+	"github.com/alecthomas/kong"
 )
 
 // version is set at link time; a build without it reports the module's.
@@ -33,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		return err
+		return misuse(err)
 	}
 	switch parsed.Command() {
 	case "serve":
@@ -43,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	case "render":
 		return render(os.Stdout, line.Config, line.Render)
 	case "lint <file>":
-		return lintFiles(os.Stdin, os.Stdout, line.Config, line.Lint)
+		return lintFiles(ctx, os.Stdin, os.Stdout, os.Stderr, line.Config, line.Lint)
 	case "verify <cluster>":
 		return verify(ctx, os.Stdout, line.Config, line.Verify)
 	case "demo":
@@ -51,6 +55,15 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Println("rayslice", programVersion())
 	return nil
+}
+
+// misuse makes a wrong call of lint an error with that command's own exit status.
+func misuse(err error) error {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil && strings.HasPrefix(parse.Context.Command(), "lint") {
+		return lintFailure{err}
+	}
+	return err
 }
 
 // newLogger writes JSON lines to standard error; level is one of debug, info, warn, error.

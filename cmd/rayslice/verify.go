@@ -35,8 +35,13 @@ func (v verdictError) Error() string {
 
 // exitStatus is what the program ends with after an error.
 func exitStatus(err error) int {
-	var verdict verdictError
+	var (
+		verdict verdictError
+		failure lintFailure
+	)
 	switch {
+	case errors.As(err, &failure):
+		return exitNotLinted
 	case !errors.As(err, &verdict):
 		return 1
 	case verdict == verdictError(rayslice.NotEnforced):

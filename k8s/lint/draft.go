@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/k8s"
 )
@@ -67,7 +65,7 @@ func (d *drafter) but(v *value, names ...string) {
 
 // gib returns an amount of memory in whole GiB, rounded up; 0 when there is none or it is none.
 func gib(v *value) int {
-	q, err := resource.ParseQuantity(v.str())
+	q, err := parseQuantity(v.str())
 	if err != nil || q.Sign() <= 0 {
 		return 0
 	}
@@ -79,7 +77,7 @@ func memory(container *value) int { return gib(amountOf(container, "memory").at(
 
 // cpus returns a container's CPUs, rounded up.
 func cpus(container *value) int {
-	q, err := resource.ParseQuantity(amountOf(container, "cpu").at().str())
+	q, err := parseQuantity(amountOf(container, "cpu").at().str())
 	if err != nil || q.Sign() <= 0 {
 		return 0
 	}

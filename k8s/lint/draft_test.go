@@ -103,11 +103,11 @@ func TestFixAll(t *testing.T) {
 		limit, strings.Replace(limit, `"8"`, "10G", 1), podLine, strings.Replace(podLine, "spec:\n", "spec:\n          hostNetwork: true\n          hostIPC: true\n", 1),
 		ownEnv, "                - {name: LD_PRELOAD, value: x}\n"+ownEnv+"                - {name: CUDA_VISIBLE_DEVICES, value: x}\n                - {name: CGPU_DISABLE, value: x}\n")
 	before := lint.Check([]byte(text), catalogue()).Findings
-	fixed, n := lint.FixAll([]byte(text), catalogue())
+	fixed, n := lint.FixAll(t.Context(), []byte(text), catalogue())
 	if left := lint.Check(fixed, catalogue()).Findings; len(left) > 0 || n < len(before) || len(before) < 9 {
 		t.Errorf("%d findings, %d mended, left %+v\n%s", len(before), n, left, fixed)
 	}
-	again, n := lint.FixAll(fixed, catalogue())
+	again, n := lint.FixAll(t.Context(), fixed, catalogue())
 	if n != 0 || string(again) != string(fixed) {
 		t.Errorf("mended %d more", n)
 	}
@@ -122,7 +122,7 @@ func TestSharedPartsAreNotFixed(t *testing.T) {
 		if len(got) != 1 || got[0].Code != rayslice.FindingNumGPUsZero || len(got[0].Fix) > 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if fixed, n := lint.FixAll([]byte(text), catalogue()); n > 0 || string(fixed) != text {
+		if fixed, n := lint.FixAll(t.Context(), []byte(text), catalogue()); n > 0 || string(fixed) != text {
 			t.Errorf("%s: mended\n%s", name, fixed)
 		}
 	}

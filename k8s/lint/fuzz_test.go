@@ -33,11 +33,11 @@ func FuzzCheck(f *testing.F) {
 			if finding.Line < 1 || finding.Column < 1 || finding.Code == "" || finding.Severity == "" {
 				t.Fatalf("a finding without a place: %+v", finding)
 			}
-			if fixed, ok := lint.Fix(text, catalogue(), finding.Key()); ok != (string(fixed) != string(text)) && !ok {
+			if fixed, ok := lint.Fix(t.Context(), text, catalogue(), finding.Key()); ok != (string(fixed) != string(text)) && !ok {
 				t.Fatalf("changed without a fix: %+v", finding)
 			}
 		}
-		if fixed, n := lint.FixAll(text, catalogue()); n > 0 && len(report.Findings) > 0 {
+		if fixed, n := lint.FixAll(t.Context(), text, catalogue()); n > 0 && len(report.Findings) > 0 {
 			for _, finding := range lint.Check(fixed, catalogue()).Findings {
 				if finding.Code == "not_yaml" || finding.Code == "tabs" {
 					t.Fatalf("the fix does not read back: %+v\n%s", finding, fixed)

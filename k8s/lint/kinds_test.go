@@ -75,3 +75,15 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsNoObject: of text, a list or a map without a kind is said what it is.
+func TestWhatIsNoObject(t *testing.T) {
+	for text, want := range map[string]struct{ kinds, got any }{
+		"hello": {"", "text"}, "- a": {"", "list"}, "a: b": {"", "map"}, "12": {"", "int"}, "kind: Pod": {"Pod", nil}, "hello\n---\nkind: Pod": {"Pod", nil}, "": {"", nil},
+	} {
+		got := lint.Check([]byte(text), catalogue()).Findings
+		if len(got) != 1 || got[0].Code != rayslice.FindingNoCluster || got[0].Args["kinds"] != want.kinds || got[0].Args["got"] != want.got {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}

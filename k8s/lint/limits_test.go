@@ -1,6 +1,8 @@
 package lint_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -54,6 +56,16 @@ func hostile() map[string]struct{ text, code string } {
 		"the same field":      {"kind: RayCluster\nspec:\n" + strings.Repeat("  a: 1\n", 10_000), rayslice.FindingMore},
 		"not UTF-8":           {"kind: \xff\xfe\xfd", rayslice.FindingNotYAML},
 		"zero bytes":          {"kind: RayCluster\x00", rayslice.FindingNotYAML},
+		"1e999999999":         {changed([]string{"memory: 8Gi", "memory: 1e999999999"}), rayslice.FindingQuantityRange},
+		"1e-999999999":        {changed([]string{"memory: 8Gi", "memory: 1e-999999999"}), rayslice.FindingQuantityRange},
+		"1E10000000 of CPUs":  {changed([]string{"cpu: 2,", "cpu: \"1E10000000\","}), rayslice.FindingQuantityRange},
+		"e-99999999 workers":  {changed([]string{"memory: 16Gi", "memory: 1e-99999999"}), rayslice.FindingQuantityRange},
+		"exponent of zeros":   {changed([]string{"memory: 8Gi", "memory: 1e" + strings.Repeat("0", 40) + "99"}), rayslice.FindingQuantityRange},
+		"1 MiB of digits":     {changed([]string{"memory: 8Gi", "memory: " + strings.Repeat("9", 1_000_000)}), rayslice.FindingQuantityRange},
+		"1 MiB behind a dot":  {changed([]string{"memory: 8Gi", "memory: 0." + strings.Repeat("0", 1_000_000) + "1Gi"}), rayslice.FindingQuantityRange},
+		"digits of a device":  {changed([]string{limit, "                  amd.com/gpu: 1e-999999999\n" + limit}), rayslice.FindingQuantityRange},
+		"digits of a slice":   {changed([]string{limit, strings.Replace(limit, `"8"`, "1e999999999", 1)}), rayslice.FindingSliceSize},
+		"size of a volume":    {changed([]string{podLine, strings.Replace(podLine, "spec:\n", "spec:\n          volumes: [{name: v, emptyDir: {sizeLimit: 1e-999999999}}]\n", 1)}), rayslice.FindingQuantityRange},
 		"nothing":             {"", rayslice.FindingNoCluster},
 		"a word":              {"RayCluster", rayslice.FindingNoCluster},
 		"a list":              {"- kind: RayCluster", rayslice.FindingNoCluster},
@@ -126,5 +138,28 @@ func TestLimits(t *testing.T) {
 				t.Errorf("took %v and %.1f MiB", took, mib)
 			}
 		})
+	}
+}
+
+// TestFixesEndInTime: mending a text of a megabyte ends soon after its time is over, with what was mended by then (T27).
+func TestFixesEndInTime(t *testing.T) {
+	filler := "  data: [" + strings.TrimSuffix(strings.Repeat("a, ", 45_000), ", ") + "]\n"
+	text := []byte("kind: ConfigMap\n" + filler + "---\n" + strings.Replace(sound, "    - groupName: slices\n", "    - groupName: slices\n"+fields(190), 1))
+	text = bytes.Replace(text, []byte("kind: ConfigMap\n"), []byte("kind: ConfigMap\ndata:\n"), 1)
+	text = bytes.ReplaceAll(text, []byte("  f"), []byte("      f"))
+	const most = 2 * time.Second // the page's
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	began := processorTime(t)
+	fixed, n := lint.FixAll(ctx, text, catalogue())
+	took := processorTime(t) - began
+	t.Logf("mended %d in %v", n, took)
+	if left := lint.Check(fixed, catalogue()).Findings; n != 190 || len(left) > 0 || took > most {
+		t.Errorf("mended %d in %v; left %+v", n, took, left)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if fixed, n := lint.FixAll(over, text, catalogue()); n != 0 || !bytes.Equal(fixed, text) {
+		t.Errorf("mended %d when nobody waits", n)
 	}
 }

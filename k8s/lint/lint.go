@@ -128,12 +128,18 @@ func (c *checker) wantCluster(all []object) {
 	}
 	var kinds []string
 	for _, o := range all {
-		if _, ok := clusterKinds[o.get("kind").str()]; ok {
+		kind := o.get("kind").str()
+		if _, ok := clusterKinds[kind]; ok {
 			return
 		}
-		kinds = append(kinds, cmp.Or(o.get("kind").str(), "?"))
+		if kind != "" {
+			kinds = append(kinds, kind)
+		}
 	}
 	args := map[string]any{"kinds": joined(kinds)}
+	if len(kinds) == 0 && len(all) > 0 {
+		args["got"] = kindName(all[0].node)
+	}
 	if len(all) == 0 {
 		c.addAt(rayslice.FindingNoCluster, 1, args)
 		return

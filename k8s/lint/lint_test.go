@@ -133,7 +133,7 @@ func rules() map[string]ruleCase {
 	second := "            - name: side\n              image: busybox\n              env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]\n              resources: {limits: {aliyun.com/gpu-mem: 4}}\n"
 	return map[string]ruleCase{
 		"B001 no num-gpus":         {rayslice.FindingNoNumGPUs, params, 23, []string{numGPUs, "      rayStartParams: {}\n"}, "num-gpus: \"1\"", nil},
-		"B001 no rayStartParams":   {rayslice.FindingNoNumGPUs, "spec.workerGroupSpecs[0]", 19, []string{numGPUs, ""}, "rayStartParams:\n      num-gpus: \"1\"", nil},
+		"B001 no rayStartParams":   {rayslice.FindingNoNumGPUs, "spec.workerGroupSpecs[0]", 19, []string{numGPUs, ""}, "rayStartParams:\n        num-gpus: \"1\"", nil},
 		"B001 two cards":           {rayslice.FindingNoNumGPUs, params, 23, []string{numGPUs, "      rayStartParams: {}\n", "team: vision", `aliyun.com/gpu-count: "2"`}, `num-gpus: "2"`, nil},
 		"B002 fraction":            {rayslice.FindingNumGPUsFraction, params + ".num-gpus", 24, []string{`num-gpus: "1"`, `num-gpus: "0.5"`}, `num-gpus: "1"`, nil},
 		"B014 zero":                {rayslice.FindingNumGPUsZero, params + ".num-gpus", 24, []string{`num-gpus: "1"`, `num-gpus: "0"`}, `num-gpus: "1"`, nil},
@@ -146,8 +146,8 @@ func rules() map[string]ruleCase {
 		"B019 0":                   {rayslice.FindingSliceSize, limits + "aliyun.com/gpu-mem", 40, []string{limit, strings.Replace(limit, `"8"`, "0", 1)}, "", nil},
 		"B019 -1":                  {rayslice.FindingSliceSize, limits + "aliyun.com/gpu-mem", 40, []string{limit, strings.Replace(limit, `"8"`, "-1", 1)}, "", nil},
 		"B019 1e3":                 {rayslice.FindingSliceSize, limits + "aliyun.com/gpu-mem", 40, []string{limit, strings.Replace(limit, `"8"`, "1e3", 1)}, "", nil},
-		"request is not the limit": {rayslice.FindingRequestsDiffer, "spec.workerGroupSpecs[0].template.spec.containers[0].resources.requests.aliyun.com/gpu-mem", 42, []string{lastLine, strings.Replace(lastLine, `"8"`, `"4"`, 1)}, "requests:\n              aliyun.com/gpu-mem: \"8\"", nil},
-		"request without limit":    {rayslice.FindingRequestsDiffer, "spec.workerGroupSpecs[0].template.spec.containers[0].resources.requests.aliyun.com/gpu-mem", 41, []string{limit, "                requests:"}, "memory: 16Gi\n              aliyun.com/gpu-mem: \"8\"", nil},
+		"request is not the limit": {rayslice.FindingRequestsDiffer, "spec.workerGroupSpecs[0].template.spec.containers[0].resources.requests.aliyun.com/gpu-mem", 42, []string{lastLine, strings.Replace(lastLine, `"8"`, `"4"`, 1)}, "requests:\n                  aliyun.com/gpu-mem: \"8\"", nil},
+		"request without limit":    {rayslice.FindingRequestsDiffer, "spec.workerGroupSpecs[0].template.spec.containers[0].resources.requests.aliyun.com/gpu-mem", 41, []string{limit, "                requests:"}, "memory: 16Gi\n                  aliyun.com/gpu-mem: \"8\"", nil},
 		"slice on two containers":  {rayslice.FindingSliceTwice, pod + "containers[1]", 43, inContainer(second), "limits: {}", nil},
 		"slice on the second":      {rayslice.FindingSliceNotFirst, pod + "containers[1]", 40, []string{limit + "\n                  aliyun.com/gpu-mem: \"8\"\n", second}, "aliyun.com/gpu-mem: \"4\"", nil},
 		"B037 a third of a card":   {rayslice.FindingCoreStep, limits + "aliyun.com/gpu-core.percentage", 41, []string{limit, strings.Replace(limit, "\n", "\n                  aliyun.com/gpu-core.percentage: 33\n", 1)}, "percentage: \"35\"", nil},
@@ -163,22 +163,22 @@ func rules() map[string]ruleCase {
 		"head with a slice":        {rayslice.FindingHeadSlice, "spec.headGroupSpec.template.spec.containers[0]", 13, []string{"memory: 8Gi}", "memory: 8Gi, aliyun.com/gpu-mem: 4}"}, "", nil},
 		"B094 head of 1 GiB":       {rayslice.FindingHeadMemory, "spec.headGroupSpec.template.spec.containers[0].resources.limits.memory", 17, []string{"memory: 8Gi}", "memory: 1Gi}"}, "memory: 4Gi", nil},
 		"B095 head without limit":  {rayslice.FindingHeadNoMemory, "spec.headGroupSpec.template.spec.containers[0]", 13, []string{"limits: {cpu: 2, memory: 8Gi}", "requests: {cpu: 2}"}, "memory: 4Gi", nil},
-		"B011 card by hand":        {rayslice.FindingReservedEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: CUDA_VISIBLE_DEVICES, value: \"3\"}\n"}, "/tmp/hf\n          resources", nil},
-		"all cards":                {rayslice.FindingReservedEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: NVIDIA_VISIBLE_DEVICES, value: all}\n"}, "/tmp/hf\n          resources", nil},
+		"B011 card by hand":        {rayslice.FindingReservedEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: CUDA_VISIBLE_DEVICES, value: \"3\"}\n"}, "/tmp/hf\n              resources", nil},
+		"all cards":                {rayslice.FindingReservedEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: NVIDIA_VISIBLE_DEVICES, value: all}\n"}, "/tmp/hf\n              resources", nil},
 		"limit switched off":       {rayslice.FindingLimitOff, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: CGPU_DISABLE, value: \"true\"}\n"}, "value: \"false\"", nil},
-		"another head":             {rayslice.FindingRayEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: RAY_ADDRESS, value: other}\n"}, "/tmp/hf\n          resources", nil},
+		"another head":             {rayslice.FindingRayEnv, container + ".env[1]", 36, []string{ownEnv, ownEnv + "                - {name: RAY_ADDRESS, value: other}\n"}, "/tmp/hf\n              resources", nil},
 		"variables from elsewhere": {rayslice.FindingEnvFrom, container + ".envFrom", 43, inContainer("              envFrom: [{secretRef: {name: s}}]\n"), "", nil},
 		"T27 privileged":           {rayslice.FindingPrivileged, container + ".securityContext.privileged", 43, inContainer("              securityContext: {privileged: yes}\n"), "securityContext: {}", nil},
 		"T27 hostPath":             {rayslice.FindingHostPath, pod + "volumes[0].hostPath", 30, inPod("volumes: [{name: dev, hostPath: {path: /dev}}]"), "", nil},
-		"T27 hostNetwork":          {rayslice.FindingHostNamespace, pod + "hostNetwork", 30, inPod("hostNetwork: true"), "    spec:\n        containers", nil},
-		"hostPID":                  {rayslice.FindingHostNamespace, pod + "hostPID", 30, inPod("hostPID: true"), "    spec:\n        containers", nil},
-		"hostIPC":                  {rayslice.FindingHostNamespace, pod + "hostIPC", 30, inPod("hostIPC: true"), "    spec:\n        containers", nil},
+		"T27 hostNetwork":          {rayslice.FindingHostNamespace, pod + "hostNetwork", 30, inPod("hostNetwork: true"), "        spec:\n          containers", nil},
+		"hostPID":                  {rayslice.FindingHostNamespace, pod + "hostPID", 30, inPod("hostPID: true"), "        spec:\n          containers", nil},
+		"hostIPC":                  {rayslice.FindingHostNamespace, pod + "hostIPC", 30, inPod("hostIPC: true"), "        spec:\n          containers", nil},
 		"SYS_ADMIN":                {rayslice.FindingCapability, container + ".securityContext.capabilities.add[0]", 43, inContainer("              securityContext: {capabilities: {add: [SYS_ADMIN]}}\n"), "add: []", nil},
-		"T27 serviceAccountName":   {rayslice.FindingServiceAccount, pod + "serviceAccountName", 30, inPod("serviceAccountName: admin"), "    spec:\n        containers", nil},
+		"T27 serviceAccountName":   {rayslice.FindingServiceAccount, pod + "serviceAccountName", 30, inPod("serviceAccountName: admin"), "        spec:\n          containers", nil},
 		"token mounted":            {rayslice.FindingAutomount, pod + "automountServiceAccountToken", 30, inPod("automountServiceAccountToken: true"), "automountServiceAccountToken: false", nil},
-		"nodeName":                 {rayslice.FindingNodeName, pod + "nodeName", 30, inPod("nodeName: n1"), "    spec:\n        containers", nil},
-		"schedulerName":            {rayslice.FindingSchedulerName, pod + "schedulerName", 30, inPod("schedulerName: mine"), "    spec:\n        containers", nil},
-		"runtimeClassName":         {rayslice.FindingRuntimeClass, pod + "runtimeClassName", 30, inPod("runtimeClassName: runc"), "    spec:\n        containers", nil},
+		"nodeName":                 {rayslice.FindingNodeName, pod + "nodeName", 30, inPod("nodeName: n1"), "        spec:\n          containers", nil},
+		"schedulerName":            {rayslice.FindingSchedulerName, pod + "schedulerName", 30, inPod("schedulerName: mine"), "        spec:\n          containers", nil},
+		"runtimeClassName":         {rayslice.FindingRuntimeClass, pod + "runtimeClassName", 30, inPod("runtimeClassName: runc"), "        spec:\n          containers", nil},
 		"forged placement":         {rayslice.FindingAnnotation, "spec.workerGroupSpecs[0].template.metadata.annotations.scheduler.framework.gpushare.allocation", 27, []string{"          labels:\n", "          annotations: {scheduler.framework.gpushare.allocation: x}\n          labels:\n"}, "annotations: {}", nil},
 		"devices by mounts":        {rayslice.FindingDeviceMount, container + ".volumeMounts[0].mountPath", 43, inContainer("              volumeMounts: [{name: d, mountPath: /var/run/nvidia-container-devices/all}]\n"), "", nil},
 		"shell text":               {rayslice.FindingShellText, params + ".temp-dir", 25, []string{numGPUs, numGPUs + "        temp-dir: /tmp; curl evil\n"}, "", nil},
@@ -186,7 +186,7 @@ func rules() map[string]ruleCase {
 		"B130 LoadBalancer":        {rayslice.FindingExposed, "spec.headGroupSpec.serviceType", 9, inHead("serviceType: LoadBalancer"), "serviceType: ClusterIP", nil},
 		"B130 NodePort":            {rayslice.FindingExposed, "spec.headGroupSpec.headService.spec.type", 9, inHead("headService: {spec: {type: NodePort}}"), "type: ClusterIP", nil},
 		"B130 Ingress":             {rayslice.FindingExposed, "spec.headGroupSpec.enableIngress", 9, inHead("enableIngress: true"), "enableIngress: false", nil},
-		"T27 unknown field":        {rayslice.FindingUnknownField, "spec.workerGroupSpecs[0].workers", 20, []string{"      replicas: 2\n", "      workers: 2\n      replicas: 2\n"}, "groupName: slices\n    replicas", nil},
+		"T27 unknown field":        {rayslice.FindingUnknownField, "spec.workerGroupSpecs[0].workers", 20, []string{"      replicas: 2\n", "      workers: 2\n      replicas: 2\n"}, "groupName: slices\n      replicas", nil},
 		"same field twice":         {rayslice.FindingDuplicateKey, "spec.workerGroupSpecs[0].replicas", 21, []string{"      replicas: 2\n", "      replicas: 2\n      replicas: 3\n"}, "", nil},
 		"old API version":          {rayslice.FindingAPIVersion, "apiVersion", 2, []string{"ray.io/v1", "ray.io/v1alpha1"}, "apiVersion: ray.io/v1\n", nil},
 		"T27 wrong kind":           {rayslice.FindingNoCluster, "kind", 3, []string{"kind: RayCluster", "kind: Deployment"}, "", nil},
@@ -230,7 +230,7 @@ func TestRules(t *testing.T) {
 			if found.Line != tc.line || found.Path != tc.path {
 				t.Errorf("found at line %d, %s; want line %d, %s", found.Line, found.Path, tc.line, tc.path)
 			}
-			fixed, ok := lint.Fix([]byte(text), catalogue(), found.Key())
+			fixed, ok := lint.Fix(t.Context(), []byte(text), catalogue(), found.Key())
 			switch {
 			case ok != (tc.fixed != ""):
 				t.Errorf("mended: %t", ok)
@@ -249,7 +249,7 @@ func TestRules(t *testing.T) {
 			}
 		})
 	}
-	for _, code := range []string{rayslice.FindingTooLarge, rayslice.FindingTooDeep, rayslice.FindingInItself, rayslice.FindingTooMuch, rayslice.FindingDocuments, rayslice.FindingMore} {
+	for _, code := range []string{rayslice.FindingTooLarge, rayslice.FindingTooDeep, rayslice.FindingInItself, rayslice.FindingTooMuch, rayslice.FindingDocuments, rayslice.FindingMore, rayslice.FindingQuantityRange} {
 		tested[code] = true // TestLimits
 	}
 	for _, code := range rayslice.FindingCodes() {

@@ -43,7 +43,7 @@ func (c *checker) headMemory(head group) {
 		c.warn(rayslice.FindingHeadNoMemory, head.ray(), map[string]any{"min": least}, set(head.ray(), floor.String(), "resources", "limits", "memory"))
 		return
 	}
-	limit, err := resource.ParseQuantity(a.limit.str())
+	limit, err := parseQuantity(a.limit.str())
 	if err == nil && limit.Cmp(*floor) < 0 && limit.Value() < int64(least)*1e9 { // "4G" is meant well
 		c.warn(rayslice.FindingHeadMemory, a.limit, map[string]any{"value": short(a.limit.str()), "min": least}, replace(a.limit, floor.String()))
 	}
@@ -179,7 +179,7 @@ func (c *checker) env(container *value) (void bool) {
 			void = true
 		case upper == "CGPU_DISABLE" && text.str() == "false":
 		case upper == "CGPU_DISABLE":
-			c.fail(rayslice.FindingLimitOff, entry, args, replace(entry, map[string]any{"name": name, "value": "false"}))
+			c.fail(rayslice.FindingLimitOff, entry, args, limitOn(entry)...)
 		case !rayslice.ReservedEnv(name):
 		case connecting.MatchString(upper):
 			c.warn(rayslice.FindingRayEnv, entry, args, remove(entry))
@@ -189,6 +189,15 @@ func (c *checker) env(container *value) (void bool) {
 		}
 	}
 	return void
+}
+
+// limitOn makes an entry of the environment say "false", wherever it had its value from.
+func limitOn(entry *value) []rayslice.Patch {
+	var fix []rayslice.Patch
+	if from := entry.get("valueFrom"); from != nil {
+		fix = append(fix, remove(from))
+	}
+	return append(fix, set(entry, "false", "value"))
 }
 
 var (

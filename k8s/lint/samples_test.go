@@ -33,16 +33,22 @@ var unreadable = []string{
 
 var gpuWords = regexp.MustCompile(`(?m)^[^#]*(nvidia\.com/gpu|google\.com/tpu|num-gpus|aliyun\.com/)`)
 
-// TestKubeRaySamples reads every sample manifest of KubeRay's own module: none breaks, none is called unsound, and those
-// without a GPU hear nothing about GPUs.
-func TestKubeRaySamples(t *testing.T) {
+// kuberaySamples returns the folder of the samples in KubeRay's own module.
+func kuberaySamples(t *testing.T) string {
+	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/ray-project/kuberay/ray-operator").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return filepath.Join(strings.TrimSpace(string(out)), "config", "samples")
+}
+
+// TestKubeRaySamples reads every sample manifest of KubeRay's own module: none breaks, none is called unsound, and those
+// without a GPU hear nothing about GPUs.
+func TestKubeRaySamples(t *testing.T) {
 	clusters, cpuOnly := 0, 0
-	samples := filepath.Join(strings.TrimSpace(string(out)), "config", "samples")
-	err = filepath.WalkDir(samples, func(path string, d fs.DirEntry, err error) error {
+	samples := kuberaySamples(t)
+	err := filepath.WalkDir(samples, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}
@@ -68,7 +74,7 @@ func TestKubeRaySamples(t *testing.T) {
 				t.Errorf("%s: its cluster was not found", filepath.Base(path))
 			}
 		}
-		if fixed, n := lint.FixAll(text, catalogue()); n == 0 && !bytes.Equal(fixed, text) {
+		if fixed, n := lint.FixAll(t.Context(), text, catalogue()); n == 0 && !bytes.Equal(fixed, text) {
 			t.Errorf("%s: changed without a fix", filepath.Base(path))
 		}
 		return nil

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -139,7 +140,11 @@ func (c *checker) conformQuantity(v *value) {
 	if !c.wantKind(v, yaml.ScalarNode, "quantity") || isGPU(v.name) {
 		return // sizes of slices have findings of their own
 	}
-	if _, err := resource.ParseQuantity(v.node.Value); err != nil {
+	switch _, err := parseQuantity(v.node.Value); {
+	case err == nil:
+	case errors.Is(err, errQuantityRange):
+		c.fail(rayslice.FindingQuantityRange, v, map[string]any{"name": short(v.name), "value": short(v.node.Value)})
+	default:
 		c.fail(rayslice.FindingWrongType, v, map[string]any{"want": "quantity", "got": short(v.node.Value)})
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/rayslice/rayslice"
 	"github.com/rayslice/rayslice/k8s"
 )
@@ -147,7 +145,7 @@ func (c *checker) extended(container *value) {
 			if !named || isGPU(v.name) || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
 				continue
 			}
-			if amount, err := resource.ParseQuantity(v.str()); err == nil && amount.MilliValue()%1000 != 0 {
+			if amount, err := parseQuantity(v.str()); err == nil && amount.CmpInt64(amount.Value()) != 0 { // Value rounds up
 				c.fail(rayslice.FindingGPUFraction, v, map[string]any{"resource": short(v.name), "value": short(v.str())})
 			}
 		}
