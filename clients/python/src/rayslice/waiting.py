@@ -46,7 +46,7 @@ class Waiting:
                 self._outlive(err, tried, began)
 
     def _outlive(self, err: PortalError, tried: int, began: datetime) -> None:
-        if tried > 1 and self.since is None:  # a single one is no absence
+        if tried > 1 and self.since is None and err.status != 429:  # a single one is no absence, and "too often" is an answer
             self.since = began
             if self._away:
                 self._away()
@@ -56,7 +56,7 @@ class Waiting:
 
     def over(self) -> WaitTimeout:
         """The error of a wait whose time is over."""
-        away = f" The portal has not answered since {clock(self.since)}." if self.since else ""
+        away = f" There has been no answer since {clock(self.since)}." if self.since else ""
         return WaitTimeout(f"{self._what()} after {self._timeout:g} s.{away}", "wait_timeout")
 
     def pause(self, seconds: float) -> None:
