@@ -58,7 +58,7 @@ func TestPythonSources(t *testing.T) {
 	t.Parallel()
 	interpreter := testPython(t)
 	for name, args := range map[string][]string{
-		"vermin": {"-c", "import vermin; vermin.main()", "--target=3.9-", "--violations", "--eval-annotations", "--no-tips", "clients/python/src"},
+		"vermin": {"-c", "from vermin import main; raise SystemExit(main())", "--target=3.9-", "--violations", "--eval-annotations", "--no-tips", "clients/python/src"},
 		"mypy":   {"-m", "mypy", "--python-version", "3.9", "--strict", "--cache-dir", t.TempDir(), "clients/python/src/rayslice"},
 	} {
 		if err := python(t, interpreter, 2*time.Minute, args...).Run(); err != nil {

@@ -8,7 +8,14 @@ import time
 from rayslice import Portal
 
 REQUEST = {"requests": [], "next": None}
-OPTIONS = {"teams": [{"team": "vision", "quota": {}, "pools": []}]}
+QUOTA = {"team": "vision", **{name: {"gib": gib, "cards": 0} for name, gib in (("limit", 40), ("used", 10), ("held", 2), ("left", 30))}}
+OPTIONS = {"teams": [{"team": "vision", "quota": QUOTA, "pools": []}]}
+CLUSTER = {
+    "id": "aaaaaaaaaaaa", "name": "x", "team": "vision", "state": "approved", "revision": 1, "reason": None, "decided_by": None, "answer": None,
+    "charge": {"gib": 16, "cards": 0}, "hours": 8, "ends_at": None, "groups": [{"name": "workers", "pool": "a10", "slice_gib": 8, "workers": 2}], "cluster": None,
+    "ray_version": "2.52.0", "python_version": "3.11", "dashboard_url": None,
+}
+OBSERVED = {"head_ready": True, "workers_ready": 2, "workers_wanted": 2}
 
 
 class Server:

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 import rayslice
-from rayslice import Charge, EndedError, FieldError, NotFoundError, NotReadyError, Portal, QuotaError, ReturnedError, SignInError, UnreachableError, WaitTimeout
+from rayslice import Charge, EndedError, FieldError, NotFoundError, NotReadyError, Portal, PortalError, QuotaError, ReturnedError, SignInError, UnreachableError, WaitTimeout
 from rayslice.cli import main
 
 
@@ -82,7 +82,7 @@ def test_options(portal):
     options = portal.options()
     assert options.teams == ["vision"] and "a10" in str(options) and "<table>" in options._repr_html_()
     assert options.quota("vision").gib > 0
-    with pytest.raises(KeyError, match="vision"):
+    with pytest.raises(FieldError, match="vision"):
         options.team("no-such")
 
 
@@ -174,6 +174,35 @@ def test_who_asks(portal):
         portal.cluster("aaaaaaaaaaaa")
     with pytest.raises(FieldError):
         portal.cluster("../admin")
+
+
+def test_account(portal):
+    """Whose token it is, and its scopes: those that this file needs."""
+    account = portal.account()
+    assert account.name == "Mei Lin" and account.roles["vision"] == "member" and not account.admin
+    assert all(account.may(scope) for scope in ("read", "request", "stop")) and "vision" in account._repr_html_()
+
+
+def test_more_waits_than_the_portal_holds(portal):
+    """The portal holds eight answers of one token back at once; the ninth to twelfth wait all the same."""
+    cluster = portal.request(slice="8GiB", workers=3, purpose="nobody decides")
+    ended = []
+
+    def wait():
+        try:
+            portal.cluster(cluster.id).wait(timeout=12, progress=False)
+        except PortalError as err:
+            ended.append(type(err))
+
+    try:
+        threads = [threading.Thread(target=wait) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ended == [WaitTimeout] * 12
+    finally:
+        cluster.stop()
 
 
 def test_no_address(monkeypatch):

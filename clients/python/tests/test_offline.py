@@ -3,7 +3,7 @@
 from datetime import datetime, timezone
 
 import pytest
-from server import OPTIONS, Server, good, problem
+from server import CLUSTER, OPTIONS, Server, good, problem
 
 from rayslice import BusyError, Charge, FieldError, Portal, PortalError, UnreachableError
 from rayslice.cluster import Cluster, ClusterList
@@ -28,8 +28,7 @@ def test_gives_up():
 
 def test_asks_with_one_key():
     """Tries of one wish carry one key, and two wishes have two."""
-    cluster = {"id": "aaaaaaaaaaaa", "name": "x", "state": "approved", "reason": None, "cluster": None}
-    with Server(good(OPTIONS), problem(503), good(cluster), good(OPTIONS), good(cluster)) as server:
+    with Server(good(OPTIONS), problem(503), good(CLUSTER), good(OPTIONS), good(CLUSTER)) as server:
         server.portal.request(purpose="x")
         server.portal.request(purpose="x")
         keys = [headers["Idempotency-Key"] for method, _, headers, _ in server.seen if method == "POST"]

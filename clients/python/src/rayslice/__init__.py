@@ -30,11 +30,11 @@ from .errors import (
 )
 from .job import Job
 from .portal import Portal
-from .reports import Capacity, Options, Plan, Usage, Verification
+from .reports import Account, Capacity, Options, Plan, Usage, Verification
 from .values import Charge, __version__
 
 __all__ = [
-    "BusyError", "Capacity", "Charge", "Cluster", "ClusterList", "ConflictError", "EndedError", "Field", "FieldError",
+    "Account", "BusyError", "Capacity", "Charge", "Cluster", "ClusterList", "ConflictError", "EndedError", "Field", "FieldError",
     "ForbiddenError", "Job", "NotFoundError", "NotReadyError", "Options", "Plan", "Portal", "PortalError", "QuotaError",
     "ReturnedError", "SignInError", "UnreachableError", "Usage", "Verification", "VersionError", "WaitTimeout",
     "__version__",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import os
 import sys
 from typing import List, Optional, Sequence
@@ -14,6 +15,14 @@ from .cluster import Cluster
 from .errors import PortalError, QuotaError
 from .portal import Portal
 from .values import __version__
+
+
+def _seconds(text: str) -> float:
+    """Read a time; argparse says where it is none."""
+    found = float(text)
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError("write a number of seconds, 0 or more; leave it out to wait for as long as it takes")
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,9 +52,10 @@ def _parser() -> argparse.ArgumentParser:
     lister.add_argument("--mine", action="store_true", help="your own only")
     waiter = commands.add_parser("wait", parents=[as_json], help="wait until a cluster can be used")
     waiter.add_argument("id", help="the cluster's id, or its name in Kubernetes")
-    waiter.add_argument("--timeout", type=float, help="longest wait, seconds")
+    waiter.add_argument("--timeout", type=_seconds, help="longest wait, seconds (default: as long as it takes)")
     stopper = commands.add_parser("stop", parents=[as_json], help="stop a cluster")
     stopper.add_argument("id", help="the cluster's id, or its name in Kubernetes")
+    commands.add_parser("whoami", parents=[as_json], help="say whose token it is, and what it may do")
     return parser
 
 
@@ -62,6 +72,8 @@ def _request(portal: Portal, args: argparse.Namespace) -> object:
 
 def _run(args: argparse.Namespace) -> object:
     portal = Portal()
+    if args.command == "whoami":
+        return portal.account()
     if args.command == "request":
         return _request(portal, args)
     if args.command == "list":
@@ -76,8 +88,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows another one
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    args = _parser().parse_args(argv)
     try:
+        args = _parser().parse_args(argv)
         _print(_run(args), args.json)
     except PortalError as err:
         print(show.plain(f"rayslice-client: {err}"), file=sys.stderr)
@@ -86,8 +98,24 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print("rayslice-client: interrupted; what was asked for stands", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+    except OSError as err:
+        _drop_output()
+        print(f"rayslice-client: the answer could not be written: {err}", file=sys.stderr)
+        return 1
+    except SystemExit:  # of --help and of a wrong command line; what is left of it must find no closed pipe at the end
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            _drop_output()
+        raise
     return 0
+
+
+def _drop_output() -> None:
+    """Nothing more can be written, not at the end either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _print(result: object, as_json: bool) -> None:
@@ -98,7 +126,8 @@ def _print(result: object, as_json: bool) -> None:
         print(f"{result.id}  {result.progress_text()}")
     else:
         print(result)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it may have been closed
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

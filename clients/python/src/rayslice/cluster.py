@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
-import time
 import uuid
+import warnings
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence, TextIO, Union
 
-from . import show, versions
-from .errors import BusyError, EndedError, NotReadyError, PortalError, ReturnedError, UnreachableError, VersionError, WaitTimeout
+from . import answers, arguments, show, versions
+from .errors import BusyError, EndedError, NotReadyError, PortalError, ReturnedError, UnreachableError, VersionError
 from .job import Job
 from .reports import Usage, Verification
 from .transport import PATIENCE
 from .values import Charge, ago, when
+from .waiting import Waiting, clock
 
 if TYPE_CHECKING:
     from .portal import Portal
@@ -22,17 +25,19 @@ if TYPE_CHECKING:
 OVER = ("stopped", "rejected", "cancelled")
 #: The longest the portal holds an answer back, in seconds.
 LONGEST_WAIT = 50
-#: For how long a portal that does not answer is waited for, in seconds.
-LONGEST_OUTAGE = 600.0
 
+_METHOD, _PATH = re.compile(r"[A-Z]{1,16}"), re.compile(r"/[!-~]*")
 _STEPS = ("pending", "approved", "provisioning", "ready")
 
 
 class Cluster:
     """A request and its cluster, as the portal last said. ``data`` is the API's Request; :meth:`refresh` asks again.
 
-    As a context manager it stops the cluster at the end, also after an error.
+    As a context manager it stops the cluster at the end, also after an error. ``unanswered`` is since when the portal has not
+    answered a wait, UTC; ``None`` = it does.
     """
+
+    unanswered: Optional[datetime] = None
 
     def __init__(self, portal: "Portal", data: Dict[str, Any], etag: str = "") -> None:
         self.portal, self.data, self.etag = portal, data, etag
@@ -133,39 +138,68 @@ class Cluster:
         self._look(0)
         return self
 
-    def _look(self, wait: int, patience: float = PATIENCE) -> bool:
-        """Ask again, after a change when wait seconds are given; report whether anything is new."""
+    def _look(self, wait: int, patience: float = PATIENCE, within: float = math.inf) -> None:
+        """Ask again, after a change when wait seconds are given."""
         headers = {"If-None-Match": self.etag} if self.etag else {}
         answer = self.portal.transport.send(
-            "GET", f"/api/v1/requests/{self.id}", headers=headers, again=True, wait=wait, query={"wait": wait or None}, has="id",
-            patience=patience,
+            "GET", f"/api/v1/requests/{self.id}", headers=headers, again=True, wait=wait, query={"wait": wait or None}, expects=answers.REQUEST,
+            patience=patience, within=within,
         )
-        if answer.status == 304:
-            return False
-        self.data, self.etag = answer.data, answer.etag
-        return True
+        if answer.status != 304:
+            self.data, self.etag = answer.data, answer.etag
 
     def wait(self, timeout: Optional[float] = None, progress: Union[bool, Callable[["Cluster"], None]] = True) -> "Cluster":
         """Wait until it can be used, and return it.
 
         ``timeout`` is in seconds, ``None`` = for as long as it takes. ``progress`` is called with the cluster at each change;
-        ``True`` shows it in the notebook or on the terminal, ``False`` is silent. Raises EndedError when it was rejected,
-        cancelled or stopped, ReturnedError when a lead has asked back, WaitTimeout when it takes longer, SignInError when the
-        token ends meanwhile, and UnreachableError or BusyError when the portal has not answered for ten minutes.
+        ``True`` shows it in the notebook or on the terminal, ``False`` is silent. A portal that does not answer, as while it is
+        upgraded, is waited for, and ``progress`` says since when. The portal tells eight waits of one token of changes at once;
+        any further one asks every few seconds. Raises EndedError when it was rejected, cancelled or stopped, ReturnedError when
+        a lead has asked back, WaitTimeout when it takes longer, SignInError when the token ends meanwhile, and UnreachableError
+        when somebody else answers.
         """
-        told = _Progress() if progress is True else progress or None
-        until = None if timeout is None else time.monotonic() + timeout
-        self._look(0)
-        while True:
+        shown = arguments.choice("progress", progress)
+        told = _Progress() if shown is True else shown
+
+        def tell() -> None:
+            self.unanswered = waits.since
             if told:
                 told(self)
-            if self.state == "ready":
-                return self
-            self._in_vain()
-            left = LONGEST_WAIT if until is None else until - time.monotonic()
-            if left <= 0:
-                raise WaitTimeout(f"{self.name} is {self.state} after {timeout:g} s.", "wait_timeout")
-            self._look(max(1, min(LONGEST_WAIT, int(left))), LONGEST_OUTAGE if until is None else min(LONGEST_OUTAGE, left))
+
+        waits = Waiting(self.portal.transport, arguments.seconds("timeout", timeout), lambda: f"{self.name} is {self.state}", tell)
+        try:
+            waits.ask(lambda: self._look(0, 0.0, waits.left()))
+            while True:
+                tell()
+                if self.state == "ready":
+                    return self
+                self._in_vain()
+                if waits.left() <= 0:
+                    raise waits.over()
+                waits.ask(lambda: self._follow(waits))
+        finally:
+            self.unanswered = None
+
+    def _follow(self, waits: Waiting) -> None:
+        """Look again after a change; where too many wait for one already, after a while."""
+        if not waits.crowded:
+            left, before = waits.left(), self.data
+            try:
+                self._look(max(1, int(min(LONGEST_WAIT, left))), 0.0, left)
+                if self.data == before and left - waits.left() < 1:  # it does not hold answers back
+                    waits.pause(1.0)
+                return
+            except BusyError as err:
+                if err.code != "too_many_streams":
+                    raise
+                waits.crowd(err.retry_after)
+        waits.pause_crowded()
+        self._look(0, 0.0, waits.left())
+
+    def still_there(self) -> None:
+        """Ask the portal once, and raise EndedError when the cluster is over, or ReturnedError when a lead has asked back."""
+        self._look(0, 0.0)
+        self._in_vain()
 
     def _in_vain(self) -> None:
         if self.state == "returned":
@@ -175,14 +209,14 @@ class Cluster:
 
     def reply(self, text: str) -> "Cluster":
         """Answer a lead who has asked back; the request waits for a decision again."""
-        body = {"reply": text, "revision": self.data["revision"]}
-        answer = self.portal.transport.send("POST", f"/api/v1/requests/{self.id}/reply", body)
+        body = {"reply": arguments.text("text", text), "revision": self.data["revision"]}
+        answer = self.portal.transport.send("POST", f"/api/v1/requests/{self.id}/reply", body, expects=answers.REQUEST)
         self.data, self.etag = answer.data, answer.etag
         return self
 
     def stop(self) -> "Cluster":
         """Stop it, or take the request back while it waits. Stopping twice is stopping once."""
-        answer = self.portal.transport.send("POST", f"/api/v1/requests/{self.id}/stop", again=True)
+        answer = self.portal.transport.send("POST", f"/api/v1/requests/{self.id}/stop", again=True, expects=answers.REQUEST)
         self.data, self.etag = answer.data, answer.etag
         return self
 
@@ -199,13 +233,13 @@ class Cluster:
         ``runtime_env`` is Ray's. Raises NotReadyError before the cluster can be used, PortalError for what Ray refuses."""
         if self.state not in ("ready", "attention"):
             raise NotReadyError(f"{self.name} is {self.state}.", "not_ready")
-        environment = dict(runtime_env or {})
-        if env:
-            environment["env_vars"] = {**environment.get("env_vars", {}), **env}
+        environment = arguments.members("runtime_env", runtime_env)
+        if env is not None:
+            environment["env_vars"] = {**arguments.members("runtime_env.env_vars", environment.get("env_vars")), **arguments.members("env", env)}
         id = "rayslice-" + uuid.uuid4().hex[:16]
-        body = {"entrypoint": entrypoint, "submission_id": id, "runtime_env": environment}
+        body = {"entrypoint": arguments.text("entrypoint", entrypoint), "submission_id": id, "runtime_env": environment}
         try:
-            self.jobs_api("POST", "/api/jobs/", body)
+            self.head_says("POST", "/api/jobs/", body, again=False, expects=answers.SUBMITTED)
         except (BusyError, UnreachableError) as err:  # perhaps only its answer was lost
             if not self._has_job(id):
                 raise err
@@ -213,34 +247,45 @@ class Cluster:
 
     def _has_job(self, id: str) -> bool:
         try:
-            self.jobs_api("GET", f"/api/jobs/{id}", again=True)
+            self.head_says("GET", f"/api/jobs/{id}", expects=answers.JOB)
         except PortalError:
             return False
         return True
 
     def jobs(self) -> List[Dict[str, Any]]:
         """What Ray says about the jobs of the cluster."""
-        return list(self.jobs_api("GET", "/api/jobs/", again=True))
+        return list(self.head_says("GET", "/api/jobs/", expects=answers.JOBS))
 
     def jobs_api(self, method: str, path: str, body: Any = None, again: bool = False) -> Any:
-        """Call the cluster's Ray head through the portal's way in. The token is the portal's; the cluster never sees it."""
-        return self.portal.transport.send(method, self.dashboard_url.rstrip("/") + path, body, again=again).data
+        """Call the cluster's Ray head through the portal's way in, and return its JSON or its text. The token is the portal's; the
+        cluster never sees it."""
+        return self.head_says(method, path, body, again=again, text=True)
+
+    def head_says(
+        self, method: str, path: str, body: Any = None, again: bool = True, expects: answers.Shape = None, text: bool = False, patience: float = PATIENCE,
+    ) -> Any:
+        """The same, for what is known of the answer; text is none unless it is said to be."""
+        if not _METHOD.fullmatch(arguments.text("method", method)):
+            raise arguments.bad("method", method, 'a method of HTTP, e.g. "GET"', "characters")
+        if not _PATH.fullmatch(arguments.text("path", path)):
+            raise arguments.bad("path", path, 'a path, e.g. "/api/jobs/": urllib.parse.quote() writes other characters', "characters")
+        return self.portal.transport.send(method, self.dashboard_url.rstrip("/") + path, body, again=again, expects=expects, text=text, patience=patience).data
 
     def usage(self) -> Usage:
         """What its slices use now, each figure with its source and age."""
-        return Usage(self.portal.transport.send("GET", f"/api/v1/clusters/{self.id}/usage", again=True).data)
+        return Usage(self.portal.transport.send("GET", f"/api/v1/clusters/{self.id}/usage", again=True, expects=answers.USAGE).data)
 
     def verification(self) -> Verification:
         """Whether the limit of each slice was seen to hold."""
-        return Verification(self.portal.transport.send("GET", f"/api/v1/clusters/{self.id}/verification", again=True).data)
+        return Verification(self.portal.transport.send("GET", f"/api/v1/clusters/{self.id}/verification", again=True, expects=answers.VERIFICATION).data)
 
     def verify(self) -> None:
         """Have all workers verified now; :meth:`verification` says what was found. Raises ConflictError where nothing runs."""
-        self.portal.transport.send("POST", f"/api/v1/clusters/{self.id}/verification", again=True)
+        self.portal.transport.send("POST", f"/api/v1/clusters/{self.id}/verification", again=True, expects={"run": str})
 
     def audit(self) -> List[Dict[str, Any]]:
         """What happened to it, oldest first."""
-        return list(self.portal.transport.send("GET", f"/api/v1/requests/{self.id}/audit", again=True).data["entries"])
+        return list(self.portal.transport.send("GET", f"/api/v1/requests/{self.id}/audit", again=True, expects=answers.AUDIT).data["entries"])
 
     def __enter__(self) -> "Cluster":
         return self
@@ -250,10 +295,13 @@ class Cluster:
             return
         try:
             self.stop()
-        except PortalError as err:
+        except Exception as err:
             if kind is None:
                 raise
-            print(show.plain(f"{self.name} could not be stopped and goes on: {err}"), file=sys.stderr)  # the first error counts
+            _warn(show.plain(  # what went wrong inside is what is raised
+                f"cluster {self.id} ({self.name}) could not be stopped and still runs: {err}\n"
+                f"To stop it: portal.cluster({self.id!r}).stop(), or rayslice-client stop {self.id}"
+            ))
 
     # How it shows itself.
 
@@ -265,13 +313,15 @@ class Cluster:
             line += f"  {show.text_bar(joined, wanted, 10)} {joined} of {wanted} workers"
             line += ", dashboard answers" if cluster["head_ready"] else ", head not ready"
         why = self.waits_for or self.reason
+        if self.unanswered:
+            why = f"the portal has not answered since {clock(self.unanswered)}"
         return show.plain(line + (f"  {why}" if why else ""))
 
     def progress(self) -> Any:
         """What tells one step from the next: sentences that say how long something took are left out."""
         cluster, pending = self.data["cluster"] or {}, self.data.get("pending") or {}
         codes = [c["code"] for c in pending.get("conditions", ())]
-        return self.state, cluster.get("workers_ready"), cluster.get("head_ready"), pending.get("stage"), codes
+        return self.state, cluster.get("workers_ready"), cluster.get("head_ready"), pending.get("stage"), codes, self.unanswered
 
     def facts(self) -> List[Sequence[Any]]:
         """Name and value of what is worth showing."""
@@ -300,7 +350,7 @@ class Cluster:
         return show.plain(self.name) + "\n" + show.table(("", ""), self.facts()).lstrip("\n")
 
     def _repr_html_(self) -> str:
-        return f"<h4>{show.escape(self.name)} <small><code>{self.id}</code></small></h4>" + show.html_table(("", ""), [("", self._steps())] + self.facts())
+        return f"<h4>{show.escape(self.name)} <small><code>{show.escape(self.id)}</code></small></h4>" + show.html_table(("", ""), [("", self._steps())] + self.facts())
 
     def _steps(self) -> show.Markup:
         cluster = self.data["cluster"]
@@ -313,6 +363,14 @@ class Cluster:
         share = at + (joined / wanted if wanted and self.state == "provisioning" else 0)
         label = self.state + (f", {joined} of {wanted} workers" if wanted else "")
         return show.bar([("wait", share)], len(_STEPS) - 1, label)
+
+
+def _warn(text: str) -> None:
+    """Warn whoever leaves the with block; also where warnings are errors, which would hide theirs."""
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        print(text, file=sys.stderr)
 
 
 class _Progress:

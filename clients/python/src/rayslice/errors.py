@@ -155,6 +155,7 @@ _BY_STATUS: Dict[int, Type[PortalError]] = {401: SignInError, 403: ForbiddenErro
 
 def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[str]) -> PortalError:
     """Turn the portal's problem details into the error that they are."""
+    from .answers import CHARGE, wrong
     from .values import Charge
 
     named: Dict[str, Any] = {
@@ -162,7 +163,7 @@ def from_problem(status: int, problem: Mapping[str, Any], retry_after: Optional[
     }
     detail = str(problem.get("detail") or f"The portal answered with {status}.")
     if named["code"] == "over_quota":
-        numbers = {name: Charge.read(problem[name]) for name in ("limit", "used", "held", "asked", "left") if isinstance(problem.get(name), dict)}
+        numbers = {name: Charge.read(problem[name]) for name in ("limit", "used", "held", "asked", "left") if not wrong(CHARGE, problem.get(name))}
         return QuotaError(detail, team=str(problem.get("team", "")), numbers=numbers, **named)
     if status in (429, 502, 503, 504):
         return BusyError(detail, retry_after=_seconds(retry_after), **named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import ssl
 import urllib.parse
@@ -30,6 +31,11 @@ def check_url(url: str) -> str:
     url = url.strip()
     if not url:
         raise _no_url("There is no address of a portal.", f'Set RAYSLICE_URL, e.g. "{EXAMPLE}".')
+    if "@" in url:  # a name or a password stands before it, whatever is in them: nothing of it is shown
+        raise _no_url(
+            "The address of the portal has a name or a password in it.",
+            f'Write its address alone into RAYSLICE_URL, e.g. "{EXAMPLE}", and your token into RAYSLICE_TOKEN: nothing else says who you are.',
+        )
     bare = "".join(c for c in url if c.isprintable() and not c.isspace())
     if bare != url or not url.isascii():
         raise _no_url(f"{url!r} is no address of a portal.", "RAYSLICE_URL has a space, a line break or a letter that no address has: write it anew.")
@@ -37,14 +43,12 @@ def check_url(url: str) -> str:
         raise _no_url(f"{url!r} does not say how to speak to the portal.", f'Write "https://{url.lstrip("/")}" into RAYSLICE_URL.')
     try:
         parts = urllib.parse.urlsplit(url)
-        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.hostname.encode("idna")
+    except ValueError:  # UnicodeError is one: a part of the name is empty or too long
         sound = False
     if not sound:
         raise _no_url(f"{_short(url)} is no address of a portal.", f'RAYSLICE_URL is like "{EXAMPLE}": http or https, a host, and a port if it has one.')
     own = f"{parts.scheme}://{host(url)}"
-    if parts.username is not None or parts.password is not None:
-        raise _no_url("The address of the portal has a name or a password in it.", f'Write "{own}" into RAYSLICE_URL, and your token into RAYSLICE_TOKEN.')
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise _no_url(f"{_short(url)} is a page of the portal.", f'Write its address alone into RAYSLICE_URL: "{own}".')
     return own
@@ -67,7 +71,9 @@ def no_answer(url: str, err: BaseException) -> UnreachableError:
     """Nobody answered, or the answer broke off."""
     cause: Any = getattr(err, "reason", None) or err
     where = host(url)
-    if isinstance(cause, ssl.SSLError):
+    if isinstance(err, (ValueError, http.client.InvalidURL)):  # what it says may have the proxy's password in it
+        return UnreachableError(f"{where} cannot be asked: its address, or the proxy's, cannot be read.", "no_url", passes=False, what_to_do="Look at RAYSLICE_URL and at HTTP_PROXY and HTTPS_PROXY for a slip.")
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):  # those broke off
         return _tls(where, cause)
     text = show.plain(cause) or type(cause).__name__
     if isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN:
@@ -97,6 +103,14 @@ def no_portal(url: str, why: str) -> UnreachableError:
     return UnreachableError(
         f"{host(url)} is no portal: {show.plain(why)}.", "not_a_portal", passes=False,
         what_to_do="Look whether RAYSLICE_URL is the portal's address, and open it in a browser: a proxy or a sign-in page may stand before it." + _by_proxy(url),
+    )
+
+
+def other_answer(url: str, why: str) -> UnreachableError:
+    """JSON, but not what a portal says."""
+    return UnreachableError(
+        f"{host(url)} does not answer as a portal: {show.plain(why)}.", "not_a_portal", passes=False,
+        what_to_do="Look whether RAYSLICE_URL is the portal's address. If it is, its version and this client's do not go together: upgrade the older." + _by_proxy(url),
     )
 
 

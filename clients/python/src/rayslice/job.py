@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
+import urllib.parse
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from . import show
-from .errors import EndedError, WaitTimeout
+from . import answers, arguments, show
+from .errors import BusyError, EndedError, UnreachableError
+from .transport import PATIENCE
+from .waiting import Waiting
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -21,12 +23,12 @@ class Job:
     def __init__(self, cluster: "Cluster", id: str, entrypoint: str = "") -> None:
         self.cluster, self.id, self.entrypoint = cluster, id, entrypoint
 
-    def _get(self, path: str = "") -> Any:
-        return self.cluster.jobs_api("GET", f"/api/jobs/{self.id}{path}", again=True)
+    def _send(self, method: str = "GET", path: str = "", expects: answers.Shape = None, patience: float = PATIENCE) -> Any:
+        return self.cluster.head_says(method, f"/api/jobs/{urllib.parse.quote(self.id, safe='')}{path}", expects=expects, patience=patience)
 
     def info(self) -> Dict[str, Any]:
         """All that Ray says about it."""
-        return dict(self._get())
+        return dict(self._send(expects=answers.JOB))
 
     def status(self) -> str:
         """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED: Ray's words."""
@@ -34,26 +36,36 @@ class Job:
 
     def logs(self) -> str:
         """What it has printed so far."""
-        return str((self._get("/logs") or {}).get("logs", ""))
+        return str(self._send(path="/logs", expects=answers.LOGS).get("logs") or "")
 
     def stop(self) -> None:
         """Stop it. Stopping twice is stopping once."""
-        self.cluster.jobs_api("POST", f"/api/jobs/{self.id}/stop", again=True)
+        self._send("POST", "/stop", answers.STOPPED)
 
     def wait(self, timeout: Optional[float] = None, every: float = 1.0) -> str:
-        """Wait until it is over, at most ``timeout`` seconds, and return its status. Raises EndedError when it has failed or
-        was stopped, with what Ray says, and WaitTimeout when it takes longer."""
-        until = None if timeout is None else time.monotonic() + timeout
+        """Wait until it is over, at most ``timeout`` seconds, ``None`` = for as long as it takes, and return its status; look
+        ``every`` so many seconds. A portal that is away meanwhile is waited for. Raises EndedError when it has failed or was
+        stopped, with what Ray says, or when its cluster is over, and WaitTimeout when it takes longer."""
+        every, status = max(0.1, arguments.answer_time("every", every)), "unknown"
+        waits = Waiting(self.cluster.portal.transport, arguments.seconds("timeout", timeout), lambda: f"job {self.id} is {status}")
         while True:
-            info = self.info()
+            info = waits.ask(self._look)
             status = str(info.get("status"))
             if status == "SUCCEEDED":
                 return status
             if status in _OVER:
                 raise EndedError(f"job {self.id} {status}: {info.get('message') or ''}", "job_" + status.lower(), what_to_do="Look at job.logs().")
-            if until is not None and time.monotonic() >= until:
-                raise WaitTimeout(f"job {self.id} is {status} after {timeout:g} s.", "wait_timeout")
-            time.sleep(every)
+            if waits.left() <= 0:
+                raise waits.over()
+            waits.pause(every)
+
+    def _look(self) -> Dict[str, Any]:
+        """Ask once; of a head that does not answer, whether its cluster is still there."""
+        try:
+            return dict(self._send(expects=answers.JOB, patience=0.0))
+        except (BusyError, UnreachableError):
+            self.cluster.still_there()
+            raise
 
     def __repr__(self) -> str:
         return show.plain(f"Job {self.id} on {self.cluster.name}: {self.entrypoint}")

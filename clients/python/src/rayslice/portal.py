@@ -7,15 +7,16 @@ import re
 import uuid
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from . import faults
+from . import answers, arguments, faults
 from .cluster import Cluster, ClusterList
-from .errors import Field, FieldError
-from .reports import Capacity, Options, Plan
+from .errors import Field, FieldError, NotFoundError
+from .reports import Account, Capacity, Options, Plan, closed_why
 from .transport import Transport
 from .values import slice_gib
 
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,35}")
+_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _KEY = re.compile(r"[!-~]{1,255}")
 
 
@@ -28,20 +29,33 @@ class Portal:
     """
 
     def __init__(self, url: Optional[str] = None, token: Optional[str] = None, team: Optional[str] = None, timeout: float = 30.0, language: str = "") -> None:
-        url = faults.check_url(url or os.environ.get("RAYSLICE_URL") or "")
+        url = faults.check_url(arguments.text("url", url or os.environ.get("RAYSLICE_URL") or ""))
+        if token is not None and not isinstance(token, str):
+            raise FieldError.of(Field("token", "type", "a token is text, a str"))  # and is never shown
         token = faults.check_token(token or os.environ.get("RAYSLICE_TOKEN") or "")
-        if language and not _LANGUAGE.fullmatch(language):
-            raise FieldError.of(Field("language", "characters", f"{language!r} is no language tag: write e.g. \"en\" or \"zh-CN\""))
-        self.team = team or os.environ.get("RAYSLICE_TEAM") or ""
-        self.transport = Transport(url, token, timeout, language)
+        if language and not _LANGUAGE.fullmatch(arguments.text("language", language)):
+            raise arguments.bad("language", language, 'a language tag, e.g. "en" or "zh-CN"', "characters")
+        self.team = arguments.text("team", team or os.environ.get("RAYSLICE_TEAM") or "")
+        self.transport = Transport(url, token, arguments.answer_time("timeout", timeout), language)
+
+    def account(self) -> Account:
+        """Whose token it is: their teams and roles, and the scopes of the token. Raises NotFoundError of a portal that is too
+        old to say so."""
+        try:
+            return Account(self.transport.send("GET", "/api/v1/account", again=True, expects=answers.ACCOUNT).data)
+        except NotFoundError as err:
+            raise NotFoundError(
+                "This portal does not say who asks.", "no_account", err.status, err.request_id,
+                what_to_do="It is older than this client: have it upgraded, or look under your name in the portal, at Account.",
+            ) from err
 
     def options(self) -> Options:
         """What you may ask for: sizes, pools, images, quota and limits, by team."""
-        return Options(self.transport.send("GET", "/api/v1/options", again=True, has="teams").data)
+        return Options(self.transport.send("GET", "/api/v1/options", again=True, expects=answers.OPTIONS).data)
 
     def capacity(self) -> Capacity:
         """What would fit now, by pool and size."""
-        return Capacity(self.transport.send("GET", "/api/v1/capacity", again=True, has="pools").data)
+        return Capacity(self.transport.send("GET", "/api/v1/capacity", again=True, expects=answers.CAPACITY).data)
 
     def request(
         self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "",
@@ -60,35 +74,39 @@ class Portal:
 
         Raises QuotaError with the numbers when the quota does not allow it, and FieldError with every bad field.
         """
-        if key is not None and not _KEY.fullmatch(key):
-            raise FieldError.of(Field("key", "characters", f"{key!r} is no key: 1 to 255 visible ASCII characters"))
+        if key is not None and not _KEY.fullmatch(arguments.text("key", key)):
+            raise arguments.bad("key", key, "a key: 1 to 255 visible ASCII characters", "characters")
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
         headers = {"Idempotency-Key": key or f"python-{uuid.uuid4()}"}
-        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True, has="id")
+        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True, expects=answers.REQUEST)
         return Cluster(self, answer.data, answer.etag)
 
     def plan(self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "", **more: Any) -> Plan:
         """Say what :meth:`request` would cost and apply, and whether a lead would be asked. Nothing is written."""
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
-        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}, has="charge").data)
+        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}, expects=answers.PLAN).data)
 
     def cluster(self, id: str) -> Cluster:
         """One cluster by its id. Raises NotFoundError when there is none, or when it is another team's."""
-        id = id.strip()[len("rs-"):] if id.strip().startswith("rs-") else id.strip()  # the RayCluster's name has it too
-        if not (id.isascii() and id.isalnum()):
-            raise FieldError.of(Field("id", "characters", f"{id!r} is no id of a cluster"))
-        answer = self.transport.send("GET", f"/api/v1/requests/{id}", again=True, has="id")
+        id = arguments.text("id", id).strip()
+        id = id[len("rs-"):] if id.startswith("rs-") else id  # the RayCluster's name has it too
+        if not _ID.fullmatch(id):
+            raise arguments.bad("id", id, "the id of a cluster: letters and digits, as portal.clusters() has them", "characters")
+        answer = self.transport.send("GET", f"/api/v1/requests/{id}", again=True, expects=answers.REQUEST)
         return Cluster(self, answer.data, answer.etag)
 
     def clusters(self, state: Union[str, Sequence[str]] = "live", team: str = "", search: str = "", mine: bool = False, most: int = 200) -> ClusterList:
         """The clusters you may see, newest first, at most ``most`` of them. ``state`` is one or several of the states, ``"live"``
         for all that are not over, ``""`` for every one; ``search`` is a part of the name."""
-        states = [state] if isinstance(state, str) else list(state)
+        if not isinstance(state, (str, Sequence)):
+            raise arguments.bad("state", state, 'a state or a list of them, e.g. "live" or ["pending", "ready"]')
+        states = [arguments.text("state", each) for each in ([state] if isinstance(state, str) else state)]
+        most, team, search = arguments.whole("most", most), arguments.text("team", team), arguments.text("search", search)
         query: Dict[str, Any] = {"state": [s for s in states if s] or None, "team": team or None, "q": search or None, "mine": "1" if mine else None}
         found, cursor = ClusterList(), None
         while len(found) < most:
             query.update(cursor=cursor, limit=min(100, most - len(found)))
-            page = self.transport.send("GET", "/api/v1/requests", query=query, again=True, has="requests").data
+            page = self.transport.send("GET", "/api/v1/requests", query=query, again=True, expects=answers.REQUESTS).data
             found.extend(Cluster(self, data) for data in page["requests"])
             cursor = page["next"]
             if cursor is None:
@@ -97,8 +115,14 @@ class Portal:
 
     def draft(self, slice: Union[str, int, None], workers: int, hours: Optional[int], purpose: str, *, name: str = "", team: str = "", **more: Any) -> Dict[str, Any]:
         """The API's form of a wish: what was left out is taken from the options, and what no team offers is refused here."""
-        gib, options = slice_gib(slice), self.options()
-        team = team or self.team or _only(options.teams)
+        gib, purpose, name = slice_gib(slice), arguments.text("purpose", purpose), arguments.text("name", name)
+        team = arguments.text("team", team or self.team)
+        more = {key: arguments.as_json(key, value) for key, value in more.items()}
+        if "env" in more:
+            more["env"] = arguments.members("env", more["env"])
+        workers, hours = arguments.as_json("workers", workers), arguments.as_json("hours", hours)
+        options = self.options()
+        team = team or _only(options.teams)
         draft: Dict[str, Any] = {"team": team, "name": name or (purpose.strip().splitlines() or ["notebook"])[0][:80], "purpose": purpose, "workers": workers}
         if hours is not None:
             draft["hours"] = hours
@@ -108,7 +132,7 @@ class Portal:
         if "groups" in more:
             del draft["workers"]
         elif gib is not None:
-            draft["pool"] = more.pop("pool", None) or _pool(_team(options, team), gib)
+            draft["pool"] = more.pop("pool", None) or _pool(options.team(team), gib)
             draft.update({"slice_gib": gib} if gib else {})
             if "cards" in more:
                 draft["per_pod"] = more.pop("cards")
@@ -126,13 +150,6 @@ def _only(teams: List[str]) -> str:
     return teams[0]
 
 
-def _team(options: Options, name: str) -> Mapping[str, Any]:
-    try:
-        return options.team(name)
-    except KeyError as err:
-        raise FieldError.of(Field("team", "team_unknown", str(err.args[0]))) from None
-
-
 def _pool(team: Mapping[str, Any], gib: int) -> str:
     """The first pool that is open and offers the size; 0 GiB is a whole card."""
     fitting = [p for p in team["pools"] if (p["whole"] if gib == 0 else gib in p["sizes"]) and not p["core_percent"]]
@@ -140,7 +157,7 @@ def _pool(team: Mapping[str, Any], gib: int) -> str:
         if pool["open"]:
             return str(pool["name"])
     if fitting:
-        raise FieldError.of(Field("pool", "pool_closed", str(fitting[0]["closed"]["text"])))
+        raise FieldError.of(Field("pool", "pool_closed", closed_why(fitting[0])))
     what = "whole cards" if gib == 0 else f"slices of {gib} GiB"
     offers = "; ".join(f"{p['name']}: " + ("whole cards" if p["whole"] else ", ".join(map(str, p["sizes"])) + " GiB") for p in team["pools"])
     raise FieldError.of(Field("slice", "size_not_offered", f"no pool of team {team['team']} offers {what}; there are {offers or 'none'}"))

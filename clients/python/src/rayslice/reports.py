@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import show
+from .errors import Field, FieldError
 from .values import Charge, ago, when
 
 
@@ -50,11 +51,11 @@ class Options(Report):
         return [team["team"] for team in self.data["teams"]]
 
     def team(self, name: str) -> Dict[str, Any]:
-        """All about one team; KeyError when you may not ask there."""
-        return next(team for team in self.data["teams"] if team["team"] == name) if name in self.teams else self._unknown(name)
-
-    def _unknown(self, name: str) -> Dict[str, Any]:
-        raise KeyError(f"{name!r} is none of your teams: {', '.join(self.teams) or 'you have none'}")
+        """All about one team; FieldError when you may not ask there."""
+        found: Optional[Dict[str, Any]] = next((team for team in self.data["teams"] if team["team"] == name), None)
+        if found is None:
+            raise FieldError.of(Field("team", "team_unknown", f"{name!r} is none of your teams: {', '.join(self.teams) or 'you have none'}"))
+        return found
 
     def quota(self, team: str) -> Charge:
         """What the team has left."""
@@ -64,7 +65,7 @@ class Options(Report):
         """One row per team and pool."""
         return [
             (team["team"], pool["name"], f"{pool['model']}, {pool['card_gib']} GiB",
-             "whole cards" if pool["whole"] else ", ".join(map(str, pool["sizes"])), "open" if pool["open"] else pool["closed"]["text"])
+             "whole cards" if pool["whole"] else ", ".join(map(str, pool["sizes"])), "open" if pool["open"] else closed_why(pool))
             for team in self.data["teams"] for pool in team["pools"]
         ]
 
@@ -74,6 +75,11 @@ class Options(Report):
     def note(self) -> str:
         """The quota of each team."""
         return "; ".join(f"{team['team']} has {Charge.read(team['quota']['left'])} left" for team in self.data["teams"])
+
+
+def closed_why(pool: Mapping[str, Any]) -> str:
+    """Why a pool may not be asked for."""
+    return str((pool["closed"] or {}).get("text") or "closed")
 
 
 class Capacity(Report):
@@ -252,3 +258,45 @@ class Verification(Report):
         if runs and runs[0]["reason"]:
             return str(runs[0]["reason"]["text"])
         return "" if any(w["certificate"] for w in self.workers) else "nothing has been verified yet"
+
+
+class Account(Report):
+    """Who asks, and what their token may do."""
+
+    head = ("", "")
+
+    @property
+    def name(self) -> str:
+        """Of the person whose token it is."""
+        return str(self.data["name"])
+
+    @property
+    def email(self) -> str:
+        """Theirs."""
+        return str(self.data["email"])
+
+    @property
+    def admin(self) -> bool:
+        """Whether they ask as an administrator of the portal, which no token does."""
+        return bool(self.data["admin"])
+
+    @property
+    def roles(self) -> Dict[str, str]:
+        """Team and role there, member or lead."""
+        return {str(team): str(role) for team, role in self.data["roles"].items()}
+
+    @property
+    def scopes(self) -> Optional[List[str]]:
+        """What the token may do: read, request, stop; ``None`` = all that its person may."""
+        return None if self.data["scopes"] is None else [str(scope) for scope in self.data["scopes"]]
+
+    def may(self, scope: str) -> bool:
+        """Whether the token has a scope."""
+        return self.scopes is None or scope in self.scopes
+
+    def rows(self) -> List[Sequence[Any]]:
+        """What is known of them."""
+        roles = ", ".join(f"{role} of {team}" for team, role in sorted(self.roles.items())) or "none"
+        scopes = "all that you may" if self.scopes is None else ", ".join(self.scopes) or "none"
+        rows: List[Sequence[Any]] = [("name", self.name), ("email", self.email), ("teams", roles), ("scopes", scopes)]
+        return rows + [("admin", "yes")] if self.admin else rows

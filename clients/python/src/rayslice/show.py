@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 import re
-from html import escape
 from typing import Iterable, List, Sequence, Tuple
 
 __all__ = ["COLOURS", "Markup", "bar", "escape", "html_table", "plain", "table", "text_bar"]
@@ -11,12 +11,17 @@ __all__ = ["COLOURS", "Markup", "bar", "escape", "html_table", "plain", "table",
 #: Colours that are legible on light and on dark.
 COLOURS = {"used": "#8795a5", "held": "#b65cd6", "asked": "#2f6fed", "over": "#d1372d", "ready": "#2f9e64", "wait": "#2f6fed", "bad": "#d1372d"}
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: object) -> str:
     """Text that cannot move a terminal's cursor or turn its writing around."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def escape(text: object) -> str:
+    """The same in HTML."""
+    return html.escape(plain(text))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -29,7 +34,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The same as HTML; a cell of type :class:`Markup` is HTML already."""
     def cell(c: object) -> str:
-        return c if isinstance(c, Markup) else escape(str(c))
+        return c if isinstance(c, Markup) else escape(c)
 
     top = "".join(f"<th style='text-align:left'>{escape(h)}</th>" for h in head)
     body = "".join("<tr>" + "".join(f"<td style='text-align:left'>{cell(c)}</td>" for c in row) + "</tr>" for row in rows)
@@ -50,7 +55,7 @@ def bar(parts: Sequence[Tuple[str, float]], whole: float, label: str) -> Markup:
         pieces.append(f"<span style='display:inline-block;height:100%;width:{share:.2f}%;background:{COLOURS[name]}'></span>")
     end = f";border-right:4px solid {COLOURS['over']}" if filled > whole else ""
     return Markup(
-        f"<span role='img' aria-label='{escape(label, quote=True)}' title='{escape(label, quote=True)}' style='display:inline-block;width:12em;height:.8em;"
+        f"<span role='img' aria-label='{escape(label)}' title='{escape(label)}' style='display:inline-block;width:12em;height:.8em;"
         f"background:rgba(128,128,128,.25);border-radius:3px;overflow:hidden;white-space:nowrap;font-size:1em;line-height:0{end}'>{''.join(pieces)}</span> "
         f"<span>{escape(label)}</span>"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import random
 import socket
 import time
@@ -12,8 +13,8 @@ import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional
 
-from . import faults
-from .errors import BusyError, Field, FieldError, PortalError, UnreachableError, from_problem
+from . import answers, arguments, faults
+from .errors import BusyError, PortalError, UnreachableError, from_problem
 
 #: For how long something that may be sent twice is sent again, in seconds: a portal that is restarted, or that moves to
 #: another machine, is back by then. One that has never answered has less, as most likely its address is wrong.
@@ -83,39 +84,43 @@ class Transport:
 
     def send(
         self, method: str, path: str, body: Any = None, headers: Optional[Mapping[str, str]] = None, again: bool = False, wait: float = 0.0,
-        query: Optional[Mapping[str, Any]] = None, has: str = "", patience: float = PATIENCE,
+        query: Optional[Mapping[str, Any]] = None, expects: answers.Shape = None, text: bool = False, patience: float = PATIENCE, within: float = math.inf,
     ) -> Answer:
         """Send one request; path may be a whole address. ``again`` says that sending it twice does no harm: then it is, for
         ``patience`` seconds, when there was no answer or the portal could not answer. One that came too soon after others was
-        not looked at, and is always sent again. ``wait`` is how long the portal may hold the answer back, in seconds; ``has``
-        is a member that its answer must have, or it is none of the portal's."""
+        not looked at, and is always sent again. ``wait`` is how long the portal may hold the answer back, in seconds, and
+        ``within`` when it is wanted. ``expects`` is what its answer must have, or it is none of the portal's; an answer that is
+        no JSON is none either, but where ``text`` says that it may be."""
         url = path if "://" in path else self.url + path
         if query:
             url += "?" + urllib.parse.urlencode({k: v for k, v in query.items() if v is not None}, doseq=True)
-        data, began, tried = _encode(body, method), self.now(), 0
+        data, began, tried, sent = _encode(body, method), self.now(), 0, headers or {}
         while True:
             try:
-                answer = self._once(method, url, data, headers or {}, self.timeout + wait)
-                if has and answer.status != 304 and not (isinstance(answer.data, dict) and has in answer.data):
-                    raise faults.no_portal(url, f"its answer has no {has!r}")
+                answer = self._once(method, url, data, sent, min(self.timeout + wait, max(within, wait + 5.0)), text)
+                if answer.status == 304 and "If-None-Match" not in sent:
+                    raise faults.no_portal(url, "it answers with 304, which nobody has asked for")
+                found = answers.wrong(expects, answer.data) if expects and answer.status != 304 else ""
+                if found:
+                    raise faults.other_answer(url, found)
                 self._answered = True
                 return answer
             except (BusyError, UnreachableError) as err:
                 tried, self._answered = tried + 1, self._answered or isinstance(err, BusyError)
-                pause = self._pause(err, tried)
+                pause = self.pause_after(err, tried)
                 left = (patience if self._answered else min(patience, FIRST_PATIENCE)) - (self.now() - began)
                 if not (again or err.status == 429) or not err.passes or pause > left:
                     raise
             self.pause(pause)
 
     @staticmethod
-    def _pause(err: PortalError, tried: int) -> float:
+    def pause_after(err: PortalError, tried: int) -> float:
         """How long to wait after so many tries, in seconds: at least as long as the portal says, and never the same as others
         who were cut off at the same time."""
         own: float = min(LONGEST_PAUSE, 0.25 * 2.0 ** min(tried, 10)) * (1 + random.random() / 4)
         return own if not isinstance(err, BusyError) else max(own, err.retry_after * (1 + random.random() / 10))
 
-    def _once(self, method: str, url: str, data: Optional[bytes], headers: Mapping[str, str], timeout: float) -> Answer:
+    def _once(self, method: str, url: str, data: Optional[bytes], headers: Mapping[str, str], timeout: float, text: bool) -> Answer:
         sent = {**self._headers, **headers}
         if data:
             sent["Content-Type"] = "application/json"
@@ -123,13 +128,13 @@ class Transport:
             request = urllib.request.Request(url, data=data, method=method, headers=sent)
             try:
                 with self._opener.open(request, timeout=timeout) as response:
-                    return Answer(response.status, _decode(url, response.headers, response.read()), response.headers.get("ETag") or "")
+                    return Answer(response.status, _decode(url, response.headers, response.read(), text), response.headers.get("ETag") or "")
             except urllib.error.HTTPError as err:
                 with err:
                     if err.code == 304:
                         return Answer(304, None, err.headers.get("ETag") or "")
                     raise _refusal(url, err, err.read()) from None
-        except (OSError, http.client.HTTPException) as err:
+        except (OSError, http.client.HTTPException, ValueError) as err:  # ValueError: of addresses, the proxy's too
             raise faults.no_answer(url, err) from err
 
 
@@ -138,28 +143,22 @@ def _encode(body: Any, method: str) -> Optional[bytes]:
     if body is None:
         return None if method == "GET" else b""
     try:
-        return json.dumps(body, default=_number, allow_nan=False).encode()
-    except (TypeError, ValueError) as err:
-        raise FieldError.of(Field("body", "type", f"it cannot be sent as JSON: {err}")) from None
+        return json.dumps(body, default=arguments.number, allow_nan=False).encode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as err:
+        raise arguments.bad("body", body, f"JSON: {err}") from None
 
 
-def _number(value: Any) -> Any:
-    if hasattr(value, "__index__"):
-        return int(value)
-    if hasattr(value, "__float__"):
-        return float(value)
-    raise TypeError(f"{value!r} is a {type(value).__name__}")
-
-
-def _decode(url: str, headers: Any, text: bytes) -> Any:
+def _decode(url: str, headers: Any, body: bytes, text: bool) -> Any:
     kind = headers.get_content_type()
-    if not text:
+    if not body:
         return None
     if "json" not in kind:
+        if text:
+            return body.decode(errors="replace")
         raise faults.no_portal(url, f"it answers with {kind}")
     try:
-        return json.loads(text)
-    except ValueError as err:
+        return json.loads(body)
+    except (ValueError, RecursionError) as err:
         raise faults.broken(url) from err
 
 
@@ -172,7 +171,7 @@ def _refusal(url: str, err: urllib.error.HTTPError, text: bytes) -> PortalError:
     try:
         found = json.loads(text)
         problem = found if isinstance(found, dict) else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         if err.headers.get_content_type() == "text/html":
             problem = {"detail": f"{faults.host(url)} answers with {err.code} and a page instead of the portal's JSON: a proxy on the way, perhaps."}
         elif text:
