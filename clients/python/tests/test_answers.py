@@ -51,6 +51,12 @@ def test_an_empty_object(name):
         assert refused.value.code == "not_a_portal" and ("has no '" in refused.value.detail or "no list" in refused.value.detail)
 
 
+def test_pages_without_an_end():
+    """A page of nothing that names another is the last."""
+    with Server(good({"requests": [], "next": "a"})) as server:
+        assert server.portal.clusters() == [] and len(server.seen) == 1
+
+
 def test_text_of_the_head():
     """Only jobs_api may be answered with text."""
     with Server((200, {"Content-Type": "text/plain"}, "späť".encode())) as server:

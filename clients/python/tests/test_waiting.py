@@ -2,15 +2,17 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
 from server import CLUSTER, Server, good, problem
 
-from rayslice import BusyError, EndedError, FieldError, PortalError, SignInError, UnreachableError, WaitTimeout
+from rayslice import BusyError, Cluster, EndedError, FieldError, Portal, PortalError, SignInError, UnreachableError, WaitTimeout
 from rayslice.cli import main
 from rayslice.job import Job
 from rayslice.transport import PATIENCE
@@ -63,6 +65,16 @@ def test_own_time_is_kept(answer):
             server.portal.cluster("aaaaaaaaaaaa").wait(timeout=600, progress=False)
         assert 590 < sum(server.paused) <= 600 and late.value.code == "wait_timeout" and "after 600 s" in late.value.detail
         assert "no answer since 20" in late.value.detail and isinstance(late.value.__cause__, PortalError)
+
+
+def test_nobody_answers_in_time():
+    """Somebody who takes the question and never answers does not hold the wait up."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        portal = Portal(f"http://127.0.0.1:{silent.getsockname()[1]}", "x")
+        began = time.monotonic()
+        with pytest.raises(WaitTimeout, match="no answer since 20"):
+            Cluster(portal, CLUSTER).wait(timeout=0.5, progress=False)
+        assert time.monotonic() - began < 8
 
 
 def test_absence_does_not_stop_the_cluster():

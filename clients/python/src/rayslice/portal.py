@@ -109,7 +109,7 @@ class Portal:
             page = self.transport.send("GET", "/api/v1/requests", query=query, again=True, expects=answers.REQUESTS).data
             found.extend(Cluster(self, data) for data in page["requests"])
             cursor = page["next"]
-            if cursor is None:
+            if cursor is None or not page["requests"]:
                 break
         return found
 

@@ -46,12 +46,14 @@ class Waiting:
                 self._outlive(err, tried, began)
 
     def _outlive(self, err: PortalError, tried: int, began: datetime) -> None:
-        if tried > 1 and self.since is None and err.status != 429:  # a single one is no absence, and "too often" is an answer
-            self.since = began
+        absent = self.since or (None if err.status == 429 else began)  # "too often" is an answer
+        if tried > 1 and self.since is None and absent:  # a single lost answer is no absence
+            self.since = absent
             if self._away:
                 self._away()
         self.pause(self._transport.pause_after(err, tried))
         if self.left() <= 0:
+            self.since = absent
             raise self.over() from err
 
     def over(self) -> WaitTimeout:
