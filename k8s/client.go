@@ -74,7 +74,9 @@ func newClients(base *rest.Config, qps float32, burst int) (clients, error) {
 	if out.core, err = kubernetes.NewForConfig(core); err != nil {
 		return out, fmt.Errorf("kubernetes client: %w", err)
 	}
-	if out.ray, err = rayclient.NewForConfig(shared); err != nil {
+	rays := rest.CopyConfig(shared)
+	rays.Wrap(boundExponents)
+	if out.ray, err = rayclient.NewForConfig(rays); err != nil {
 		return out, fmt.Errorf("ray client: %w", err)
 	}
 	if out.lease, err = kubernetes.NewForConfig(lease); err != nil {
