@@ -25,7 +25,7 @@ func TestExponentsAreBounded(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") != "" {
 			fmt.Fprintf(w, `{"type":"ADDED","object":`+cluster+"}\n", "watched", "1e-999999999")
-			http.NewResponseController(w).Flush() //nolint:errcheck // the reader says so
+			http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return
 		}
