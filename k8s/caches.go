@@ -62,7 +62,9 @@ func newCaches(c clients, silence time.Duration, wake func(id string), fleet, al
 	events := c.core.CoreV1().Events(metav1.NamespaceAll)
 	for _, kind := range []string{"RayCluster", "Pod"} {
 		about := func(o *metav1.ListOptions) { o.FieldSelector = "involvedObject.kind=" + kind }
-		lw := newPulse("events of "+kind).listWatch(listOf(events.List), events.Watch, about)
+		p := newPulse("events of " + kind)
+		p.mute = true
+		lw := p.listWatch(listOf(events.List), events.Watch, about)
 		k.feeds = append(k.feeds, cache.NewNamedReflector("events/"+kind, lw, &corev1.Event{}, k.events.of(kind), 0))
 	}
 

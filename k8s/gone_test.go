@@ -22,15 +22,19 @@ func TestSeenAtIsAsOldAsTheWatches(t *testing.T) {
 	cases := map[string]struct {
 		ago    time.Duration
 		failed bool
+		mute   bool
 		want   time.Duration
 	}{
-		"between two bookmarks": {time.Minute, false, 0},
-		"refused with 410":      {40 * time.Second, true, 40 * time.Second},
-		"silent":                {4 * time.Minute, false, 4 * time.Minute},
+		"between two bookmarks": {time.Minute, false, false, 0},
+		"refused with 410":      {40 * time.Second, true, false, 40 * time.Second},
+		"silent":                {4 * time.Minute, false, false, 4 * time.Minute},
+		"no events for a while": {4 * time.Minute, false, true, 0},
+		"events refused":        {4 * time.Minute, true, true, 4 * time.Minute},
+		"events never again":    {8 * time.Minute, false, true, 8 * time.Minute},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, well := &pulse{name: "pods"}, &pulse{name: "nodes"}
+			p, well := &pulse{name: "pods", silence: 5 * time.Minute, mute: tc.mute}, &pulse{name: "nodes"}
 			p.last.Store(at(tc.ago))
 			well.last.Store(at(time.Second))
 			if tc.failed {

@@ -91,9 +91,8 @@ func (c *Controller) reportOnce(ctx context.Context, last *fleetReport) error {
 func (c *Controller) seenAt(now time.Time) time.Time {
 	at := now
 	for _, p := range c.caches.pulses {
-		seen := now.Add(-p.age(now, c.started))
-		if (p.failed.Load() != nil || now.Sub(seen) > quiet) && seen.Before(at) {
-			at = seen
+		if age := p.age(now, c.started); !p.well(age) && now.Add(-age).Before(at) {
+			at = now.Add(-age)
 		}
 	}
 	return at

@@ -17,6 +17,7 @@ import (
 type pulse struct {
 	name    string
 	silence time.Duration
+	mute    bool                   // it gets no bookmarks: the API server keeps no watch cache of events
 	last    atomic.Int64           // unix nanoseconds of the last sign of life; 0 = none yet
 	failed  atomic.Pointer[string] // why the last attempt failed; nil = it did not
 	relists atomic.Int64           // how often silence forced a list
@@ -29,6 +30,15 @@ func (p *pulse) age(now, since time.Time) time.Duration {
 		since = time.Unix(0, last)
 	}
 	return max(0, now.Sub(since))
+}
+
+// well reports whether nothing speaks against what the watch has brought, when it last showed life so long ago.
+func (p *pulse) well(age time.Duration) bool {
+	patience := quiet
+	if p.mute {
+		patience += p.silence // then it is listed anew
+	}
+	return p.failed.Load() == nil && age <= patience
 }
 
 func (p *pulse) beat() {
