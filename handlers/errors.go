@@ -31,8 +31,6 @@ var statusOf = map[rayslice.Kind]int{
 // retryAfter is how long to wait before trying again after a 429 or 503.
 const retryAfter = 5 * time.Second
 
-var errNoOrigin = errors.New("neither Sec-Fetch-Site nor Origin on a request that changes something")
-
 // refusal is a refusal that only HTTP knows, such as a wrong content type: it has a status and no kind.
 type refusal struct {
 	status  int

@@ -190,12 +190,11 @@ func (s *Server) refuseCrossOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 		if bearerToken(r) != "" || safeMethod(r.Method) {
 			return next(c)
 		}
-		err := s.crossOrigin.Check(r)
-		if err == nil && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
-			err = errNoOrigin // every browser sends one of them with a form; what sends neither has no business with cookies
-		}
-		if err != nil {
+		if err := s.crossOrigin.Check(r); err != nil {
 			return refuse(http.StatusForbidden, "cross_origin", nil, err)
+		}
+		if r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" { // every browser sends one of them with a form
+			return refuse(http.StatusForbidden, "no_origin", map[string]any{"origin": s.config.PublicURL}, nil)
 		}
 		return next(c)
 	}

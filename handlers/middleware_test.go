@@ -308,7 +308,7 @@ func TestFormsMustBeForms(t *testing.T) {
 // TestEveryRefusalHasASentence looks our codes up in every language; the store's are tested with the catalogues.
 func TestEveryRefusalHasASentence(t *testing.T) {
 	keys := []string{"field_" + codeStateUnknown}
-	for _, code := range []string{"sign_in", "bad_token", "cross_origin", "unknown_host", "too_large", "method_not_allowed", "unsupported_media_type",
+	for _, code := range []string{"sign_in", "bad_token", "cross_origin", "no_origin", "unknown_host", "too_large", "method_not_allowed", "unsupported_media_type",
 		"too_many_streams", "internal", "unavailable", "database_unavailable", "not_found", codeKeyReused} {
 		keys = append(keys, "error_"+code)
 	}

@@ -221,7 +221,8 @@ func (p *portal) announce(addr net.Addr) {
 	}
 	fmt.Printf("\n  Open %s and sign in as Mei Lin (researcher), Arjun Rao (lead) or Wei Zhang (admin).\n", p.config.BaseURL())
 	if p.token != "" {
-		fmt.Printf("  For programs, as Mei Lin: curl -H 'Authorization: Bearer %s' %s/api/v1/requests\n", p.token, p.config.BaseURL())
+		fmt.Printf("  For programs, as Mei Lin, by an API token: curl -H 'Authorization: Bearer %s' %s/api/v1/requests\n", p.token, p.config.BaseURL())
+		fmt.Printf("  For the Python client: export RAYSLICE_URL=%s RAYSLICE_TOKEN=%s\n", p.config.BaseURL(), p.token)
 	}
 	fmt.Print("  Ctrl-C stops everything; the data stays.\n\n")
 }
