@@ -315,6 +315,7 @@ func entryOf(c echo.Context, e rayslice.AuditEntry) api.AuditEntry {
 	return api.AuditEntry{
 		At: e.At, Actor: e.Actor, Via: said(e.Via), Action: e.Action, Subject: said(e.Subject), RequestId: said(e.RequestID), Team: said(e.Team),
 		From: said(string(e.From)), To: said(string(e.To)), Reason: reasonOf(c, e.Reason),
+		Details: orNothing(e.Reason.Args),
 	}
 }
 
@@ -353,7 +354,7 @@ func (s *Server) requestOf(c echo.Context, r rayslice.Request, observed store.Ob
 	j := api.Request{
 		Id: r.ID, Team: r.Team, Name: r.Draft.Name, Purpose: r.Draft.Purpose, Hours: r.Draft.Hours, State: r.State, Revision: r.Revision,
 		Owner: api.Owner{Name: r.Owner.Name, Email: r.Owner.Email}, Charge: r.Charge, Head: r.Draft.Head, Groups: r.Draft.Groups,
-		Image: r.Draft.Image, RayVersion: r.Draft.RayVersion, PythonVersion: said(image.Python), Env: orEmpty(r.Draft.Env),
+		Image: r.Draft.Image, RayVersion: r.Draft.RayVersion, PythonVersion: said(image.Python), Env: orNothing(r.Draft.Env),
 		PullSecrets: append([]string{}, r.Draft.PullSecrets...), Unverified: r.Draft.Unverified,
 		SentAt: r.SentAt, DecidedBy: said(r.DecidedBy), Answer: said(r.Answer), Reason: reasonOf(c, r.Reason),
 		CreatedAt: r.CreatedAt, EndsAt: known(r.EndsAt), ReadyAt: known(r.ReadyAt), StoppedAt: known(r.StoppedAt),
@@ -415,9 +416,9 @@ func said(text string) *string {
 	return &text
 }
 
-func orEmpty(env map[string]string) map[string]string {
-	if env == nil {
-		return map[string]string{}
+func orNothing[T any](m map[string]T) map[string]T {
+	if m == nil {
+		return map[string]T{}
 	}
-	return env
+	return m
 }

@@ -202,7 +202,10 @@ func TestTeamByProgram(t *testing.T) {
 	}
 	lead.get("/api/v1/teams/vision/audit?cursor=" + *log.Next + "&action=set_rules").want(http.StatusOK).decode(&log)
 	if len(log.Entries) != 1 || log.Entries[0].Action != "set_rules" || log.Next != nil {
-		t.Errorf("%+v", log)
+		t.Fatalf("%+v", log)
+	}
+	if before, _ := log.Entries[0].Details["before"].(map[string]any); before["auto_hours"] == nil {
+		t.Errorf("the rules as they were are not in %+v", log.Entries[0].Details)
 	}
 	admin.get("/api/v1/audit?team=audio").want(http.StatusOK).decode(&log)
 	if len(log.Entries) != 1 || log.Entries[0].Action != "create_team" {

@@ -118,6 +118,9 @@ type AuditEntry struct {
 	Actor string    `json:"actor"`
 	At    time.Time `json:"at"`
 
+	// Details The numbers and texts that the reason was recorded with, e.g. rules as they were and as they are now
+	Details map[string]interface{} `json:"details"`
+
 	// From State before; null = no state changed
 	From *string `json:"from"`
 
