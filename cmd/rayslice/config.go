@@ -108,7 +108,7 @@ func (c Config) BaseURL() string {
 
 // commandLine is what can be typed after "rayslice".
 type commandLine struct {
-	Config
+	Config `embed:"" group:"settings"`
 
 	Serve   serveCommand   `cmd:"" help:"Run the portal."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up, down or print its version."`
@@ -155,6 +155,7 @@ func newParser(line *commandLine, options ...kong.Option) (*kong.Kong, error) {
 	return kong.New(line, append([]kong.Option{
 		kong.Name("rayslice"),
 		kong.Description("Ray clusters by GPU slice, for teams. Every flag can be set by the variable named beside it."),
+		kong.ExplicitGroups([]kong.Group{{Key: "settings", Title: "Settings of the portal:"}}), // behind a command's own flags
 		kong.UsageOnError(),
 	}, options...)...)
 }
