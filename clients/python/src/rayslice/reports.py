@@ -229,7 +229,7 @@ class Usage(Report):
         problem = self.data["now"]["problem"]
         if problem is not None:
             return str(problem["text"])
-        return "" if self.samples else "nothing has been read yet; the first reading comes within 30 s after the cluster is ready"
+        return "" if self.samples else "nothing has been read yet; the first reading usually comes within 30 s after the cluster is ready"
 
 
 def _whole(grade: str) -> str:
@@ -299,8 +299,10 @@ class Jobs(Entries):
 
     def row(self, entry: Mapping[str, Any]) -> Sequence[Any]:
         """Ray counts milliseconds since 1970."""
-        began = entry.get("start_time")
-        started = ago(datetime.fromtimestamp(began / 1000, timezone.utc)) if began else "unknown"
+        try:
+            started = ago(datetime.fromtimestamp(entry["start_time"] / 1000, timezone.utc))
+        except (KeyError, TypeError, ValueError, OverflowError, OSError):  # it has not begun, or no calendar has that time
+            started = "unknown"
         return entry.get("submission_id") or entry.get("job_id") or "", entry.get("status") or "unknown", started, entry.get("entrypoint") or ""
 
 
