@@ -30,12 +30,12 @@ from .errors import (
 )
 from .job import Job
 from .portal import Portal
-from .reports import Account, Capacity, Options, Plan, Usage, Verification
+from .reports import Account, Audit, Capacity, Jobs, Options, Plan, Usage, Verification
 from .values import Charge, __version__
 
 __all__ = [
-    "Account", "BusyError", "Capacity", "Charge", "Cluster", "ClusterList", "ConflictError", "EndedError", "Field", "FieldError",
-    "ForbiddenError", "Job", "NotFoundError", "NotReadyError", "Options", "Plan", "Portal", "PortalError", "QuotaError",
+    "Account", "Audit", "BusyError", "Capacity", "Charge", "Cluster", "ClusterList", "ConflictError", "EndedError", "Field", "FieldError",
+    "ForbiddenError", "Job", "Jobs", "NotFoundError", "NotReadyError", "Options", "Plan", "Portal", "PortalError", "QuotaError",
     "ReturnedError", "SignInError", "UnreachableError", "Usage", "Verification", "VersionError", "WaitTimeout",
     "__version__",
 ]

@@ -42,7 +42,7 @@ OPTIONS: Shape = {"teams": [{
     "pools": [{"name": str, "model": str, "card_gib": int, "sizes": [int], "whole": bool, "core_percent": bool, "open": bool, "closed": REASON}],
 }]}
 CAPACITY: Shape = {"pools": [{
-    "pool": str, "model?": str, "mode": str, "offered?": bool, "nodes": int, "cards": int, "gib": int, "given_gib": int, "free_gib": int, "free": int,
+    "pool": str, "model?": str, "mode": str, "offered?": bool, "blocked?": {"text": str}, "nodes": int, "cards": int, "gib": int, "given_gib": int, "free_gib": int, "free": int,
     "sizes": [{"slice_gib": int, "fits": Maybe(bool), "on_cards?": int, "text?": str}],
 }], "observed_at?": Time, "pods_known?": bool}
 USAGE: Shape = {"now": {"problem": REASON, "samples": [{
@@ -52,12 +52,12 @@ VERIFICATION: Shape = {
     "workers": [{"pod": str, "verdict": Maybe(str), "certificate": Maybe({"at": Time, "judgement": {"reason": Maybe({"code?": str})}})}],
     "runs": [{"ended_at": Maybe(Time), "reason": REASON}],
 }
-AUDIT: Shape = {"entries": [dict]}
+AUDIT: Shape = {"entries": [{"at": Time, "actor": str, "action": str, "from?": str, "to?": str, "reason?": {"text": str}}]}
 ACCOUNT: Shape = {"name": str, "email": str, "admin": bool, "roles": dict, "scopes": Maybe([str])}
 JOB: Shape = {"status?": str, "message?": str}
 SUBMITTED: Shape = {"submission_id?": str}
 STOPPED: Shape = {"stopped?": bool}
-JOBS: Shape = [dict]
+JOBS: Shape = [{"submission_id?": str, "job_id?": str, "status?": str, "entrypoint?": str, "start_time?": int}]
 LOGS: Shape = {"logs?": str}
 
 

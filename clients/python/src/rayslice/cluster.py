@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
 import uuid
 import warnings
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 from . import answers, arguments, show, versions
 from .errors import BusyError, EndedError, NotReadyError, PortalError, ReturnedError, UnreachableError, VersionError
 from .job import Job
-from .reports import Usage, Verification
+from .reports import Audit, Jobs, Usage, Verification
 from .transport import PATIENCE
 from .values import Charge, ago, when
 from .waiting import Waiting, clock
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 OVER = ("stopped", "rejected", "cancelled")
 #: The longest the portal holds an answer back, in seconds.
 LONGEST_WAIT = 50
+
+#: For how long a line that differs only by how long something lasts is no news, in seconds.
+NEWS = 10.0
+#: How the portal's sentences say how long something lasts, in each of its languages, and those that say less than 5 s.
+_LASTS = re.compile(r"(?:, for|，已等待) \d+ \w+(?: \d+ \w+)?(?: now)?")
+_BLINK = re.compile(r"(?:, for|，已等待) [0-4] (?:s|秒)(?: now)?(?!\w)")
 
 _METHOD, _PATH = re.compile(r"[A-Z]{1,16}"), re.compile(r"/[!-~]*")
 _STEPS = ("pending", "approved", "provisioning", "ready")
@@ -106,10 +113,12 @@ class Cluster:
     @property
     def address(self) -> str:
         """For ``ray.init``, from inside the Kubernetes cluster. Ray and Python here are compared with the cluster's first;
-        when they do not go together, the exact pin is printed. Raises NotReadyError before the cluster can be used."""
+        when they do not go together, the exact pin is printed. Raises NotReadyError before the cluster can be used, EndedError
+        when it is over and ReturnedError when a lead has asked back."""
         connect = (self.data["cluster"] or {}).get("connect")
-        if not connect or self.state not in ("ready", "attention"):
-            raise NotReadyError(f"{self.name} is {self.state}.", "not_ready")
+        self._usable()
+        if not connect:
+            raise NotReadyError(f"{self.name} is {self.state}, and its head does not answer yet.", "not_ready")
         try:
             self.check_versions()
         except VersionError as err:
@@ -201,6 +210,12 @@ class Cluster:
         self._look(0, 0.0)
         self._in_vain()
 
+    def _usable(self) -> None:
+        """Raise what says how to go on when it cannot be used: waiting helps only where something can follow."""
+        self._in_vain()
+        if self.state not in ("ready", "attention"):
+            raise NotReadyError(f"{self.name} is {self.state}.", "not_ready")
+
     def _in_vain(self) -> None:
         if self.state == "returned":
             raise ReturnedError(f"{self.data['decided_by']} asks: {self.data['answer']}", "returned")
@@ -230,9 +245,9 @@ class Cluster:
 
     def submit(self, entrypoint: str, env: Optional[Dict[str, str]] = None, runtime_env: Optional[Dict[str, Any]] = None) -> Job:
         """Run a command on the cluster, by Ray's Jobs API through the portal's way in. ``env`` are variables for it;
-        ``runtime_env`` is Ray's. Raises NotReadyError before the cluster can be used, PortalError for what Ray refuses."""
-        if self.state not in ("ready", "attention"):
-            raise NotReadyError(f"{self.name} is {self.state}.", "not_ready")
+        ``runtime_env`` is Ray's. Raises NotReadyError before the cluster can be used, EndedError when it is over, ReturnedError
+        when a lead has asked back, and PortalError for what Ray refuses."""
+        self._usable()
         environment = arguments.members("runtime_env", runtime_env)
         if env is not None:
             environment["env_vars"] = {**arguments.members("runtime_env.env_vars", environment.get("env_vars")), **arguments.members("env", env)}
@@ -252,9 +267,9 @@ class Cluster:
             return False
         return True
 
-    def jobs(self) -> List[Dict[str, Any]]:
-        """What Ray says about the jobs of the cluster."""
-        return list(self.head_says("GET", "/api/jobs/", expects=answers.JOBS))
+    def jobs(self) -> Jobs:
+        """What Ray says about the jobs of the cluster: a list of its dicts, shown as a table."""
+        return Jobs(self.head_says("GET", "/api/jobs/", expects=answers.JOBS))
 
     def jobs_api(self, method: str, path: str, body: Any = None, again: bool = False) -> Any:
         """Call the cluster's Ray head through the portal's way in, and return its JSON or its text. The token is the portal's; the
@@ -283,9 +298,9 @@ class Cluster:
         """Have all workers verified now; :meth:`verification` says what was found. Raises ConflictError where nothing runs."""
         self.portal.transport.send("POST", f"/api/v1/clusters/{self.id}/verification", again=True, expects={"run": str})
 
-    def audit(self) -> List[Dict[str, Any]]:
-        """What happened to it, oldest first."""
-        return list(self.portal.transport.send("GET", f"/api/v1/requests/{self.id}/audit", again=True, expects=answers.AUDIT).data["entries"])
+    def audit(self) -> Audit:
+        """What happened to it, oldest first: a list of the API's dicts, shown as a table."""
+        return Audit(self.portal.transport.send("GET", f"/api/v1/requests/{self.id}/audit", again=True, expects=answers.AUDIT).data["entries"])
 
     def __enter__(self) -> "Cluster":
         return self
@@ -312,10 +327,15 @@ class Cluster:
             joined, wanted = cluster["workers_ready"], cluster["workers_wanted"]
             line += f"  {show.text_bar(joined, wanted, 10)} {joined} of {wanted} workers"
             line += ", dashboard answers" if cluster["head_ready"] else ", head not ready"
-        why = self.waits_for or self.reason
+        why = self._waits_a_while() or self.reason
         if self.unanswered:
             why = f"the portal has not answered since {clock(self.unanswered)}"
         return show.plain(line + (f"  {why}" if why else ""))
+
+    def _waits_a_while(self) -> Optional[str]:
+        """What it waits for, without for how long while that says nothing."""
+        text = self.waits_for
+        return text and _BLINK.sub("", text)
 
     def progress(self) -> Any:
         """What tells one step from the next: sentences that say how long something took are left out."""
@@ -379,6 +399,7 @@ class _Progress:
     def __init__(self, to: Optional[TextIO] = None) -> None:
         self._to, self._handle = to or sys.stderr, None
         self._said: Any = None
+        self._line, self._at = "", -math.inf
 
     def __call__(self, cluster: Cluster) -> None:
         line, new = cluster.progress_text(), cluster.progress()
@@ -387,6 +408,10 @@ class _Progress:
         self._said = new
         display = _notebook_display()
         if display is None:
+            bare, now = _LASTS.sub("", line), time.monotonic()
+            if bare == self._line and now - self._at < NEWS:
+                return
+            self._line, self._at = bare, now
             print(f"{cluster.name}: {line}", file=self._to)
         elif self._handle is None:
             self._handle = display(cluster, display_id=True)

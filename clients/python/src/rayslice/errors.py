@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Type
@@ -48,9 +49,20 @@ class SignInError(PortalError):
 
 
 class ForbiddenError(PortalError):
-    """The token, or its person, may not do this."""
+    """The token, or its person, may not do this. ``code`` is ``token_scope`` where another token of yours might; else ``detail``,
+    and so ``what_to_do``, says who may."""
 
-    what_to_do = "Make a token with the scope that is needed, or ask a lead of the team."
+    what_to_do = "Ask a lead of the team, or an administrator."
+
+    def __init__(self, detail: str, code: str = "error", *args: Any, **named: Any) -> None:
+        super().__init__(detail, code, *args, **named)
+        if code == "token_scope":
+            self.what_to_do = "Make it under your name in the portal, at Account, and set RAYSLICE_TOKEN to it."
+        elif not code.startswith("http_"):  # the portal's own words
+            self.what_to_do = detail
+
+    def __str__(self) -> str:
+        return super().__str__().replace(f"\n{self.detail}", "", 1) if self.what_to_do == self.detail else super().__str__()
 
 
 class NotFoundError(PortalError):
@@ -78,11 +90,28 @@ class BusyError(PortalError):
 
 @dataclass(frozen=True)
 class Field:
-    """One bad field: its name, a stable code and a sentence."""
+    """One bad field: its name in what was sent, a stable code and a sentence; ``argument`` is the argument of
+    :meth:`rayslice.Portal.request` that it comes from, "" where it is none's or has the same name."""
 
     field: str
     code: str
     detail: str
+    argument: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.argument} ({self.field})" if self.argument else self.field
+        return f"{name}: {self.detail} [{self.code}]"
+
+    def of_argument(self) -> "Field":
+        """The same with the argument's name, of a wish with one worker group."""
+        found = _ONE_GROUP.fullmatch(self.field)
+        if not found:
+            return self
+        name = found["name"] or found["top"] or "head_" + found["head"]
+        return replace(self, argument={"slice_gib": "slice", "per_pod": "cards"}.get(name, name))
+
+
+_ONE_GROUP = re.compile(r"groups\[0\]\.(?P<name>\w+)|head\.(?P<head>\w+)|(?P<top>slice_gib|per_pod)")
 
 
 class FieldError(PortalError):
@@ -100,7 +129,7 @@ class FieldError(PortalError):
         return cls("Not a request yet.", "invalid_fields", fields=list(fields))
 
     def __str__(self) -> str:
-        lines = [self.detail + f" [{self.code}]"] + [f"  {f.field}: {f.detail} [{f.code}]" for f in self.fields]
+        lines = [self.detail + f" [{self.code}]"] + [f"  {f}" for f in self.fields]
         return "\n".join(lines + [self.what_to_do])
 
 
@@ -118,8 +147,16 @@ class QuotaError(PortalError):
         self.asked, self.left = numbers.get("asked"), numbers.get("left")
 
     def __str__(self) -> str:
+        if self._has_numbers():
+            known = f" (request id {self.request_id})" if self.request_id else ""
+            return f"{self.detail} [{self.code}]{known}"
         numbers = f"  asked {self.asked}; team {self.team} has {self.left} left of {self.limit} (used {self.used}, of it held {self.held})"
         return f"{self.detail} [{self.code}]\n{numbers}\n{self.what_to_do}"
+
+
+    def _has_numbers(self) -> bool:
+        """Whether the portal's sentence has the numbers, and so the advice too, as that of today's portals."""
+        return self.limit is not None and bool({str(self.limit.gib), str(self.limit.cards)} & set(re.findall(r"\d+", self.detail)))
 
 
 class NotReadyError(PortalError):

@@ -40,7 +40,8 @@ def check_url(url: str) -> str:
     if bare != url or not url.isascii():
         raise _no_url(f"{url!r} is no address of a portal.", "RAYSLICE_URL has a space, a line break or a letter that no address has: write it anew.")
     if "://" not in url:
-        raise _no_url(f"{url!r} does not say how to speak to the portal.", f'Write "https://{url.lstrip("/")}" into RAYSLICE_URL.')
+        bare = url.lstrip("/")
+        raise _no_url(f"{url!r} does not say how to speak to the portal.", f'Write "{_scheme(bare)}://{bare}" into RAYSLICE_URL.')
     try:
         parts = urllib.parse.urlsplit(url)
         sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.hostname.encode("idna")
@@ -52,6 +53,14 @@ def check_url(url: str) -> str:
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise _no_url(f"{_short(url)} is a page of the portal.", f'Write its address alone into RAYSLICE_URL: "{own}".')
     return own
+
+
+def _scheme(bare: str) -> str:
+    """How a portal at an address without a scheme most likely speaks: on this machine without TLS."""
+    try:
+        return "http" if is_here(urllib.parse.urlsplit("//" + bare).hostname or "") else "https"
+    except ValueError:
+        return "https"
 
 
 def check_token(token: str) -> str:

@@ -18,17 +18,23 @@ _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 
 
 class Job:
-    """One job: ``id`` is Ray's submission id."""
+    """One job: ``id`` is Ray's submission id. It shows the status that was last seen; :meth:`status` asks."""
 
     def __init__(self, cluster: "Cluster", id: str, entrypoint: str = "") -> None:
         self.cluster, self.id, self.entrypoint = cluster, id, entrypoint
+        self._said = ""  # the status that was last seen
 
     def _send(self, method: str = "GET", path: str = "", expects: answers.Shape = None, patience: float = PATIENCE) -> Any:
         return self.cluster.head_says(method, f"/api/jobs/{urllib.parse.quote(self.id, safe='')}{path}", expects=expects, patience=patience)
 
     def info(self) -> Dict[str, Any]:
         """All that Ray says about it."""
-        return dict(self._send(expects=answers.JOB))
+        return self._ask()
+
+    def _ask(self, patience: float = PATIENCE) -> Dict[str, Any]:
+        found = dict(self._send(expects=answers.JOB, patience=patience))
+        self._said = str(found.get("status") or "")
+        return found
 
     def status(self) -> str:
         """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED: Ray's words."""
@@ -62,13 +68,15 @@ class Job:
     def _look(self) -> Dict[str, Any]:
         """Ask once; of a head that does not answer, whether its cluster is still there."""
         try:
-            return dict(self._send(expects=answers.JOB, patience=0.0))
+            return self._ask(patience=0.0)
         except (BusyError, UnreachableError):
             self.cluster.still_there()
             raise
 
     def __repr__(self) -> str:
-        return show.plain(f"Job {self.id} on {self.cluster.name}: {self.entrypoint}")
+        said = f", {self._said}" if self._said else ""
+        return show.plain(f"Job {self.id} on {self.cluster.name}{said}: {self.entrypoint}")
 
     def _repr_html_(self) -> str:
-        return f"<p>Job <code>{show.escape(self.id)}</code> on {show.escape(self.cluster.name)}: <code>{show.escape(self.entrypoint)}</code></p>"
+        said = f", <b>{show.escape(self._said)}</b>" if self._said else ""
+        return f"<p>Job <code>{show.escape(self.id)}</code> on {show.escape(self.cluster.name)}{said}: <code>{show.escape(self.entrypoint)}</code></p>"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import re
 import uuid
+import warnings
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import answers, arguments, faults
 from .cluster import Cluster, ClusterList
 from .errors import Field, FieldError, NotFoundError
 from .reports import Account, Capacity, Options, Plan, closed_why
-from .transport import Transport
+from .transport import Answer, Transport
 from .values import slice_gib
 
+
+#: What is said once, when nothing says that a GPU is wanted.
+NO_GPU = 'slice was left out, so the workers have no GPU; for one of 8 GiB each write slice="8GiB", for whole cards slice="card"'
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,35}")
 _ID = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -37,6 +41,7 @@ class Portal:
             raise arguments.bad("language", language, 'a language tag, e.g. "en" or "zh-CN"', "characters")
         self.team = arguments.text("team", team or os.environ.get("RAYSLICE_TEAM") or "")
         self.transport = Transport(url, token, arguments.answer_time("timeout", timeout), language)
+        self._warned = False  # that a cluster has no GPU
 
     def account(self) -> Account:
         """Whose token it is: their teams and roles, and the scopes of the token. Raises NotFoundError of a portal that is too
@@ -63,8 +68,9 @@ class Portal:
     ) -> Cluster:
         """Ask for a cluster and return it, at once: :meth:`Cluster.wait` waits for it.
 
-        ``slice`` is ``"8GiB"`` (GiB of one card), ``"card"`` (whole cards) or ``None`` (no GPU); ``workers`` how many workers get
-        one each; ``hours`` the lifetime from approval, the portal's default when ``None``. ``name`` is for people; left out, the
+        ``slice`` is ``"8GiB"`` (GiB of one card) or ``"card"`` (whole cards); left out, the workers have no GPU, of which a
+        UserWarning tells once where neither ``pool`` nor ``groups`` is given. ``workers`` is how many workers get one each,
+        ``hours`` the lifetime from approval, the portal's default when ``None``. ``name`` is for people; left out, the
         purpose is. ``key`` makes asking twice ask once: the same key with the same wish is the same cluster, also from another
         kernel; left out, each call is a wish of its own, and only its own retries are recognised.
 
@@ -78,13 +84,25 @@ class Portal:
             raise arguments.bad("key", key, "a key: 1 to 255 visible ASCII characters", "characters")
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
         headers = {"Idempotency-Key": key or f"python-{uuid.uuid4()}"}
-        answer = self.transport.send("POST", "/api/v1/requests", draft, headers=headers, again=True, expects=answers.REQUEST)
+        answer = self._post(draft, headers=headers, expects=answers.REQUEST)
         return Cluster(self, answer.data, answer.etag)
 
     def plan(self, slice: Union[str, int, None] = None, workers: int = 1, hours: Optional[int] = None, purpose: str = "", *, name: str = "", **more: Any) -> Plan:
         """Say what :meth:`request` would cost and apply, and whether a lead would be asked. Nothing is written."""
         draft = self.draft(slice, workers, hours, purpose, name=name, **more)
-        return Plan(self.transport.send("POST", "/api/v1/requests", draft, again=True, query={"dry_run": "true"}, expects=answers.PLAN).data)
+        return Plan(self._post(draft, query={"dry_run": "true"}, expects=answers.PLAN).data)
+
+    def _post(self, draft: Dict[str, Any], **named: Any) -> Answer:
+        """Send a wish; bad fields get the names of the arguments, too, where there is one worker group."""
+        if not self._warned and draft.keys().isdisjoint(("slice_gib", "pool", "groups")):
+            self._warned = True
+            warnings.warn(NO_GPU, UserWarning, stacklevel=3)
+        try:
+            return self.transport.send("POST", "/api/v1/requests", draft, again=True, **named)
+        except FieldError as err:
+            if "groups" not in draft:
+                err.fields = [field.of_argument() for field in err.fields]
+            raise
 
     def cluster(self, id: str) -> Cluster:
         """One cluster by its id. Raises NotFoundError when there is none, or when it is another team's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import show
@@ -82,22 +83,35 @@ def closed_why(pool: Mapping[str, Any]) -> str:
     return str((pool["closed"] or {}).get("text") or "closed")
 
 
+def shut_why(pool: Mapping[str, Any]) -> str:
+    """Why nobody may ask for a pool of the fleet, however much room it has; "" = they may."""
+    why = (pool.get("blocked") or {}).get("text") or ""
+    if pool.get("offered") is False:
+        return "not offered" + (f": {why}" if why else "")
+    return str(why)
+
+
 class Capacity(Report):
     """What would fit now, by pool and size. ``None`` in "fits" is unknown, not no."""
 
-    head = ("pool", "card", "size", "fits now", "when")
+    head = ("pool", "card", "size", "fits now")
 
     def rows(self) -> List[Sequence[Any]]:
         """One row per pool and size."""
         rows: List[Sequence[Any]] = []
         for pool in self.data["pools"]:
             for size in pool["sizes"]:
-                fits = {True: "yes", False: "no", None: "unknown"}[size["fits"]]
-                if size["fits"] and size.get("on_cards"):
-                    fits += f", on {size['on_cards']} cards"
                 what = f"{size['slice_gib']} GiB" if size["slice_gib"] else "card"
-                rows.append((pool["pool"], pool.get("model") or "", what, fits, size.get("text") or ""))
+                rows.append((pool["pool"], pool.get("model") or "", what, shut_why(pool) or self._room(size)))
         return rows
+
+    @staticmethod
+    def _room(size: Mapping[str, Any]) -> str:
+        """Whether and when one of a size fits; the portal's own sentence where it does not."""
+        if not size["fits"]:
+            return str(size.get("text") or ("unknown" if size["fits"] is None else "no"))
+        cards = size.get("on_cards")
+        return "yes" + (f", on {cards} card{'s' if cards != 1 else ''}" if cards else "")
 
     def _repr_html_(self) -> str:
         return show.html_table(("pool", "now"), [(pool["pool"], self._bar(pool)) for pool in self.data["pools"]]) + super()._repr_html_()
@@ -114,7 +128,7 @@ class Capacity(Report):
 
     def fits(self, gib: int) -> Optional[bool]:
         """Whether one slice of so many GiB fits somewhere now; ``None`` = unknown."""
-        known = [size["fits"] for pool in self.data["pools"] if pool.get("offered", True) for size in pool["sizes"] if size["slice_gib"] == gib]
+        known = [size["fits"] for pool in self.data["pools"] if not shut_why(pool) for size in pool["sizes"] if size["slice_gib"] == gib]
         if any(known):
             return True
         return None if None in known or not known else False
@@ -215,7 +229,7 @@ class Usage(Report):
         problem = self.data["now"]["problem"]
         if problem is not None:
             return str(problem["text"])
-        return "" if self.samples else "nothing has been read yet"
+        return "" if self.samples else "nothing has been read yet; the first reading usually comes within 30 s after the cluster is ready"
 
 
 def _whole(grade: str) -> str:
@@ -258,6 +272,49 @@ class Verification(Report):
         if runs and runs[0]["reason"]:
             return str(runs[0]["reason"]["text"])
         return "" if any(w["certificate"] for w in self.workers) else "nothing has been verified yet"
+
+
+class Entries(List[Dict[str, Any]]):
+    """A list of what the API or Ray says, which shows itself as a table."""
+
+    head: Sequence[str] = ()
+
+    def row(self, entry: Mapping[str, Any]) -> Sequence[Any]:
+        """One entry's row."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return show.table(self.head, map(self.row, self))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return show.html_table(self.head, map(self.row, self))
+
+
+class Jobs(Entries):
+    """The jobs of a cluster, as Ray says."""
+
+    head = ("id", "status", "started", "command")
+
+    def row(self, entry: Mapping[str, Any]) -> Sequence[Any]:
+        """Ray counts milliseconds since 1970."""
+        try:
+            started = ago(datetime.fromtimestamp(entry["start_time"] / 1000, timezone.utc))
+        except (KeyError, TypeError, ValueError, OverflowError, OSError):  # it has not begun, or no calendar has that time
+            started = "unknown"
+        return entry.get("submission_id") or entry.get("job_id") or "", entry.get("status") or "unknown", started, entry.get("entrypoint") or ""
+
+
+class Audit(Entries):
+    """What happened to a cluster, oldest first."""
+
+    head = ("when", "who", "what", "state", "why")
+
+    def row(self, entry: Mapping[str, Any]) -> Sequence[Any]:
+        """The state before and after, where it changed."""
+        state = " → ".join(str(entry[name]) for name in ("from", "to") if entry.get(name))
+        return ago(when(entry["at"])), entry["actor"], entry["action"], state, (entry.get("reason") or {}).get("text") or ""
 
 
 class Account(Report):
