@@ -38,7 +38,7 @@ def test_what_runs(portal):
         cluster.wait(timeout=180, progress=False)
         job = cluster.submit("python -c 'print(\"<b>bold</b>\")'", env={"WHO": "Mei Lin"})
         assert job.wait(timeout=120) == "SUCCEEDED" and "<b>bold</b>" in job.logs() and job.id in repr(job)
-        assert job.info()["runtime_env"]["env_vars"] == {"WHO": "Mei Lin"} and "<b>" not in job._repr_html_()
+        assert job.info()["runtime_env"]["env_vars"] == {"WHO": "Mei Lin"} and "<b>bold" not in job._repr_html_()
         assert job.id in [j["submission_id"] for j in cluster.jobs()]
         failing = cluster.submit("python -c 'raise SystemExit(3)'")
         with pytest.raises(EndedError) as ended:
