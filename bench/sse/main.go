@@ -19,7 +19,10 @@ import (
 	"github.com/rayslice/rayslice/k8s"
 )
 
-const namespace = "bench-sse"
+const (
+	namespace     = "bench-sse" // the portal's
+	teamNamespace = "bench-sse-team"
+)
 
 // options is what a person can choose.
 type options struct {
@@ -99,11 +102,13 @@ func prepare(ctx context.Context, o options, sandbox *bench.Sandbox) (*measureme
 	if err != nil {
 		return nil, err
 	}
-	if err := bench.MakeNamespace(ctx, config, namespace); err != nil {
-		return nil, err
+	for _, name := range []string{namespace, teamNamespace} {
+		if err := bench.MakeNamespace(ctx, config, name); err != nil {
+			return nil, err
+		}
 	}
 	roster := filepath.Join(o.Dir, "teams.yaml")
-	if err := bench.WriteRoster(roster, o.Browsers, namespace); err != nil {
+	if err := bench.WriteRoster(roster, o.Browsers, teamNamespace); err != nil {
 		return nil, err
 	}
 	portal, err := bench.Serve(ctx, o.Bin, o.Dir, "--database-url", url, "--kubeconfig", sandbox.Kubeconfig, "--namespace", namespace, "--teams", roster,

@@ -96,14 +96,16 @@ func prepare(ctx context.Context, o options, sandbox *bench.Sandbox) (*tabs, err
 	if err != nil {
 		return nil, err
 	}
-	if err := bench.MakeNamespace(ctx, config, "bench-tabs"); err != nil {
-		return nil, err
+	for _, name := range []string{"bench-tabs", "bench-tabs-team"} { // the portal's, and the team's
+		if err := bench.MakeNamespace(ctx, config, name); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := sandbox.Pause("kuberay-operator"); err != nil { // the sandbox ends it all the same
 		return nil, err
 	}
 	roster := filepath.Join(o.Dir, "teams.yaml")
-	if err := bench.WriteRoster(roster, o.Tabs, "bench-tabs"); err != nil {
+	if err := bench.WriteRoster(roster, o.Tabs, "bench-tabs-team"); err != nil {
 		return nil, err
 	}
 	portal, err := bench.Serve(ctx, o.Bin, o.Dir, "--database-url", url, "--kubeconfig", sandbox.Kubeconfig, "--namespace", "bench-tabs",
