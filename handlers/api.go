@@ -48,6 +48,15 @@ func choose[T ~string](field string, choices []T, chosen ...T) error {
 // codeChoice is the field code of what is none of a fixed list; Args: choices.
 const codeChoice = "choice"
 
+// each returns what the function makes of each; empty, and never nil, for none: JSON has no other word for an empty list.
+func each[T, U any](of []T, makes func(T) U) []U {
+	all := make([]U, len(of))
+	for i, one := range of {
+		all[i] = makes(one)
+	}
+	return all
+}
+
 // orNone returns "" for what was left out.
 func orNone(text *string) string {
 	if text == nil {

@@ -28,15 +28,7 @@ func (p program) ShowAccount(ctx context.Context, _ api.ShowAccountRequestObject
 // ListTokens lists the caller's API tokens.
 func (p program) ListTokens(ctx context.Context, _ api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
 	tokens, err := p.config.Store.Tokens(ctx, user(echoOf(ctx)))
-	return api.ListTokens200JSONResponse{Tokens: tokensOf(tokens)}, err
-}
-
-func tokensOf(tokens []rayslice.Token) []api.Token {
-	all := make([]api.Token, len(tokens))
-	for i, t := range tokens {
-		all[i] = tokenOf(t)
-	}
-	return all
+	return api.ListTokens200JSONResponse{Tokens: each(tokens, tokenOf)}, err
 }
 
 func tokenOf(t rayslice.Token) api.Token {
@@ -155,11 +147,8 @@ func (p program) ListNotifications(ctx context.Context, _ api.ListNotificationsR
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListNotifications200JSONResponse{Notices: make([]api.Notice, len(found.Notices)), Next: said(rowID(found.Next))}
-	for i, n := range found.Notices {
-		answer.Notices[i] = noticeOf(c, n)
-	}
-	return answer, nil
+	notices := each(found.Notices, func(n rayslice.Notice) api.Notice { return noticeOf(c, n) })
+	return api.ListNotifications200JSONResponse{Notices: notices, Next: said(rowID(found.Next))}, nil
 }
 
 func noticeOf(c echo.Context, n rayslice.Notice) api.Notice {

@@ -27,15 +27,16 @@ func (p program) ShowAdmin(ctx context.Context, _ api.ShowAdminRequestObject) (a
 		return nil, err
 	}
 	answer := api.ShowAdmin200JSONResponse{
-		Raises: raises, Drifts: make([]api.QuotaDrift, len(found.drifts)), AuditOpen: found.auditOpen,
+		Raises: raises, Drifts: each(found.drifts, driftOf), AuditOpen: found.auditOpen,
 		Orphans: append([]rayslice.Orphan{}, fleet.Orphans...), Unmanaged: append([]rayslice.Unmanaged{}, fleet.Unmanaged...),
 		Problems: reasonsOf(c, slices.Concat(fleet.Problems, fleet.Guards)),
 	}
-	for i, d := range found.drifts {
-		answer.Drifts[i] = api.QuotaDrift{Team: d.Team, Used: d.Used, Ledger: d.Ledger}
-	}
 	answer.Late, err = p.requestsOf(c, found.late.Requests)
 	return answer, err
+}
+
+func driftOf(d store.Drift) api.QuotaDrift {
+	return api.QuotaDrift{Team: d.Team, Used: d.Used, Ledger: d.Ledger}
 }
 
 // ListPeople lists people.
@@ -49,15 +50,11 @@ func (p program) ListPeople(ctx context.Context, _ api.ListPeopleRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListPeople200JSONResponse{People: make([]api.Person, len(found.People)), Next: said(found.Next)}
-	for i, person := range found.People {
-		answer.People[i] = toPerson(person)
-	}
-	return answer, nil
+	return api.ListPeople200JSONResponse{People: each(found.People, toPerson), Next: said(found.Next)}, nil
 }
 
 func toPerson(p store.Person) api.Person {
-	return api.Person{Id: p.User.ID, Name: p.User.Name, Email: p.User.Email, Disabled: p.User.Disabled, Roles: rolesOf(p.Grants),
+	return api.Person{Id: p.User.ID, Name: p.User.Name, Email: p.User.Email, Disabled: p.User.Disabled, Roles: each(p.Grants, roleOf),
 		Provider: said(personOf(p).Provider), SeenAt: known(p.SeenAt)}
 }
 
@@ -74,7 +71,7 @@ func (s *Server) personDetails(c echo.Context) (api.PersonDetails, error) {
 	}
 	tokens, err := s.config.Store.PersonTokens(ctx, actor, id)
 	p := toPerson(person)
-	return api.PersonDetails{Id: p.Id, Name: p.Name, Email: p.Email, Disabled: p.Disabled, Roles: p.Roles, Provider: p.Provider, SeenAt: p.SeenAt, Tokens: tokensOf(tokens)}, err
+	return api.PersonDetails{Id: p.Id, Name: p.Name, Email: p.Email, Disabled: p.Disabled, Roles: p.Roles, Provider: p.Provider, SeenAt: p.SeenAt, Tokens: each(tokens, tokenOf)}, err
 }
 
 // ShowPerson shows one person.

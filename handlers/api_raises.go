@@ -22,11 +22,7 @@ func (p program) ListRaises(ctx context.Context, _ api.ListRaisesRequestObject) 
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListRaises200JSONResponse{Raises: make([]api.Raise, len(found.Raises)), Next: said(rowID(found.Next))}
-	for i, raise := range found.Raises {
-		answer.Raises[i] = raiseOf(raise)
-	}
-	return answer, nil
+	return api.ListRaises200JSONResponse{Raises: each(found.Raises, raiseOf), Next: said(rowID(found.Next))}, nil
 }
 
 func raiseOf(r rayslice.Raise) api.Raise {

@@ -304,11 +304,7 @@ func (p program) ShowRequestAudit(ctx context.Context, _ api.ShowRequestAuditReq
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ShowRequestAudit200JSONResponse{Entries: make([]api.AuditEntry, len(entries))}
-	for i, e := range entries {
-		answer.Entries[i] = entryOf(c, e)
-	}
-	return answer, nil
+	return api.ShowRequestAudit200JSONResponse{Entries: entriesOf(c, entries)}, nil
 }
 
 func entryOf(c echo.Context, e rayslice.AuditEntry) api.AuditEntry {

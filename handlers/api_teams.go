@@ -18,11 +18,11 @@ func (p program) ListTeams(ctx context.Context, _ api.ListTeamsRequestObject) (a
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListTeams200JSONResponse{Teams: make([]api.Team, len(found.rows)), Next: said(found.next)}
-	for i, row := range found.rows {
-		answer.Teams[i] = api.Team{Name: row.Team.Name, Namespace: row.Team.Namespace, Quota: quotaNumbers(row.Quota)}
-	}
-	return answer, nil
+	return api.ListTeams200JSONResponse{Teams: each(found.rows, teamOf), Next: said(found.next)}, nil
+}
+
+func teamOf(row web.AdminTeamRow) api.Team {
+	return api.Team{Name: row.Team.Name, Namespace: row.Team.Namespace, Quota: quotaNumbers(row.Quota)}
 }
 
 // CreateTeam adds a team.
@@ -64,12 +64,13 @@ func (s *Server) teamDetails(c echo.Context, name string) (api.TeamDetails, erro
 	if err := s.readTeam(ctx, c, actor, &p); err != nil {
 		return api.TeamDetails{}, err
 	}
-	details := api.TeamDetails{Name: team.Name, Namespace: team.Namespace, Quota: quotaNumbers(p.Quota), Rules: rulesOf(p.Rules), Members: make([]api.Member, len(p.Members))}
-	for i, m := range p.Members {
-		details.Members[i] = api.Member{Id: m.User.ID, Name: m.User.Name, Email: m.User.Email, Disabled: m.User.Disabled, Roles: rolesOf(m.Grants)}
-	}
+	details := api.TeamDetails{Name: team.Name, Namespace: team.Namespace, Quota: quotaNumbers(p.Quota), Rules: rulesOf(p.Rules), Members: each(p.Members, memberOf)}
 	details.Base, err = s.baseLimit(ctx, actor, name)
 	return details, err
+}
+
+func memberOf(m web.TeamMember) api.Member {
+	return api.Member{Id: m.User.ID, Name: m.User.Name, Email: m.User.Email, Disabled: m.User.Disabled, Roles: each(m.Grants, roleOf)}
 }
 
 // rulesOf has empty lists where there are none.
@@ -84,12 +85,8 @@ func rulesOf(r rayslice.Rules) rayslice.Rules {
 	return r
 }
 
-func rolesOf(grants []rayslice.RoleGrant) []api.RoleGrant {
-	roles := make([]api.RoleGrant, len(grants))
-	for i, g := range grants {
-		roles[i] = api.RoleGrant{Team: said(g.Team), Role: g.Role, Source: g.Source, Until: known(g.Until), By: said(g.By)}
-	}
-	return roles
+func roleOf(g rayslice.RoleGrant) api.RoleGrant {
+	return api.RoleGrant{Team: said(g.Team), Role: g.Role, Source: g.Source, Until: known(g.Until), By: said(g.By)}
 }
 
 // SetLimit replaces a team's base limit.
@@ -148,11 +145,7 @@ func (p program) ListGrants(ctx context.Context, asked api.ListGrantsRequestObje
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListGrants200JSONResponse{Grants: make([]api.Grant, len(found.Grants)), Next: said(rowID(found.Next))}
-	for i, g := range found.Grants {
-		answer.Grants[i] = grantOf(g)
-	}
-	return answer, nil
+	return api.ListGrants200JSONResponse{Grants: each(found.Grants, grantOf), Next: said(rowID(found.Next))}, nil
 }
 
 func grantOf(g rayslice.Grant) api.Grant {
@@ -276,11 +269,7 @@ func (s *Server) auditEntries(c echo.Context) (api.AuditPage, error) {
 }
 
 func entriesOf(c echo.Context, entries []rayslice.AuditEntry) []api.AuditEntry {
-	all := make([]api.AuditEntry, len(entries))
-	for i, e := range entries {
-		all[i] = entryOf(c, e)
-	}
-	return all
+	return each(entries, func(e rayslice.AuditEntry) api.AuditEntry { return entryOf(c, e) })
 }
 
 // readMoment reads a moment of a body; the zero time when there is none.
